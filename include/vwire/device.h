@@ -1,0 +1,57 @@
+/* vwire: the device half, a vhost-user-net back end in your program.
+ *
+ * One object serves one virtio-net device.  It makes its own worker threads; everything here is called by one control
+ * thread (any, but one).  No call blocks longer than a worker needs for one burst. */
+#pragma once
+#include "vwire/port.h"
+#include "vwire/stats.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct vw_device;
+
+struct vw_device_config {
+        struct vw_port *port; /* borrowed: lives longer than the device */
+        unsigned pairs;       /* offered, 1..VW_QUEUE_PAIRS_MAX */
+        unsigned workers;     /* 0: min(pairs, CPUs) */
+        uint8_t mac[6];       /* zero: random local */
+        unsigned mtu;         /* 0: not offered */
+        uint64_t features;    /* mask of bits that may be offered; ~0 all */
+        bool count_vrings;    /* GET_QUEUE_NUM counts vrings, not pairs */
+        int nice;             /* of the workers; where not allowed it is left */
+        const int *cpus;      /* pin worker i to cpus[i % n_cpus] */
+        unsigned n_cpus;
+        uint32_t poll_us, tx_usecs, tx_frames, rx_usecs, rx_frames;
+        enum vw_adaptive adaptive;
+};
+
+#define VW_DEVICE_CONFIG_INIT { .pairs = 1, .features = ~(uint64_t)0, .nice = -20 }
+
+/* 0 or -errno (-EINVAL: *ret_why names the field).  The config may be forgotten afterwards. */
+VW_API int vw_device_new(const struct vw_device_config *config, struct vw_device **ret_dev, const char **ret_why);
+/* Ends the session, stops the workers, closes what it owns.  NULL is fine. */
+VW_API void vw_device_free(struct vw_device *dev);
+
+/* Serves one vhost-user front end on the connected socket `fd`.  Takes the fd on success only.  -EBUSY: it has one already. */
+VW_API int vw_device_serve(struct vw_device *dev, int fd);
+/* Ends the session: rings stop at a packet's edge. */
+VW_API void vw_device_disconnect(struct vw_device *dev);
+VW_API bool vw_device_serving(const struct vw_device *dev);
+
+/* Readable when vw_device_dispatch() has work; the call never waits.  -ENOTCONN once, when the front end has left. */
+VW_API int vw_device_fd(const struct vw_device *dev);
+VW_API int vw_device_dispatch(struct vw_device *dev);
+
+VW_API void vw_device_stats(struct vw_device *dev, struct vw_stats *ret_stats);
+/* All of them or none.  -EINVAL with a sentence. */
+VW_API int vw_device_set(struct vw_device *dev, const struct vw_setting *settings, unsigned n, const char **ret_why);
+VW_API int vw_device_get(struct vw_device *dev, int queue, enum vw_key key, int64_t *ret_value);
+/* What queue `index` does and waits for, in words; returns the length like snprintf. */
+VW_API int vw_device_why(struct vw_device *dev, unsigned index, char *buf, size_t len);
+VW_API int vw_device_link(struct vw_device *dev, bool up);
+
+#ifdef __cplusplus
+}
+#endif

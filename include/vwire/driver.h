@@ -1,0 +1,164 @@
+/* vwire: the driver half, a virtio-net driver in your program for any vhost-user device.
+ *
+ * Two kinds of threads.  One control thread opens, connects, sets and closes.  Each queue pair has one owner thread that calls the
+ * "owner" functions: it polls, sends and receives; it may be the control thread too.  Between them there is no lock: what
+ * control changes is adopted at the owner's next vw_driver_poll(), and the control call waits for that, so an owner must poll
+ * or sleep in vw_driver_wait() while control calls are made from another thread.
+ *
+ * A device that breaks the rules of a ring breaks that queue: its calls return -EPROTO until the next connection. */
+#pragma once
+#include "vwire/stats.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct vw_driver;
+struct vw_flow;
+
+/* A received packet.  Its pieces lie in memory that the device shares and could still write to: copy before you decide on
+ * contents twice. */
+struct vw_rx_pkt {
+        struct vw_net_hdr hdr; /* checked: what is left in it is true of this frame's length and negotiated */
+        struct iovec *iov;     /* the frame, without the virtio header; iov[-1] is a spare slot for you */
+        unsigned n_iov;
+        uint32_t len;
+        uint32_t truesize; /* bytes of memory that the packet holds, holes included */
+};
+
+/* A packet to send.  The pieces must lie in memory from vw_driver_alloc() or vw_driver_buf_get(). */
+struct vw_tx_pkt {
+        struct vw_net_hdr hdr;
+        const struct iovec *iov;
+        unsigned n_iov;       /* at most VW_TX_FRAGS_MAX */
+        void *cookie;         /* comes back in tx_done; not NULL */
+        struct vw_flow *flow; /* or NULL */
+};
+#define VW_TX_FRAGS_MAX 17
+
+/* Called on the pair's owner thread, inside vw_driver_poll() or vw_driver_xmit().  Any may be NULL. */
+struct vw_driver_ops {
+        /* Packets of one poll.  The pieces are yours until you return. */
+        void (*rx)(void *ctx, unsigned pair, struct vw_rx_pkt *pkts, unsigned n);
+        /* The device is done with these; in orphan mode they were let go at transmission. */
+        void (*tx_done)(void *ctx, unsigned pair, void *const *cookies, unsigned n);
+        /* A stopped queue takes packets again. */
+        void (*tx_wake)(void *ctx, unsigned pair);
+        /* A flow whose send was refused has fallen below its limit: exactly one call for each refusal period. */
+        void (*flow_wake)(void *ctx, unsigned pair, struct vw_flow *flow);
+        /* Control thread: connection, link, MTU or MAC have changed: read vw_driver_info(). */
+        void (*changed)(void *ctx);
+};
+
+struct vw_driver_config {
+        const struct vw_driver_ops *ops;
+        void *ctx;
+        unsigned pairs;      /* wanted; the device may have fewer */
+        unsigned queue_size; /* power of two, 2..VW_QUEUE_SIZE_MAX */
+        uint64_t features;   /* mask of bits that may be accepted; ~0 all */
+        uint32_t offloads;   /* VW_OFFLOAD_*: what received frames may carry, i.e. what you can take */
+        uint8_t mac[6];      /* zero: the device's, else random local */
+        size_t tx_memory;    /* bytes a pair for vw_driver_alloc(), besides the tx buffers */
+        unsigned tx_bufs;    /* buffers a pair for vw_driver_buf_get(), of VW_TX_BUF_SIZE; 0: none */
+        enum vw_tx_mode tx_mode;
+        int clean_tx_from_rx; /* 1, 0; -1: on in napi mode, off in orphan mode */
+        enum vw_kick kick;
+        bool bql;
+        enum vw_rx_buffers rx_buffers;
+        uint32_t poll_us, tx_usecs, tx_frames, rx_usecs, rx_frames;
+        enum vw_adaptive adaptive;
+        unsigned ctrl_timeout_ms, watchdog_ms;
+        bool promisc; /* ask for everything from the start */
+};
+
+#define VW_TX_BUF_SIZE 66048 /* bytes: the longest frame with its header, in cache lines */
+#define VW_DRIVER_CONFIG_INIT                                                                                \
+        { .pairs = 1, .queue_size = 256, .features = ~(uint64_t)0, .clean_tx_from_rx = -1, .bql = true,       \
+          .ctrl_timeout_ms = 1000, .watchdog_ms = 5000 }
+
+/* ---- control thread ---- */
+
+VW_API int vw_driver_new(const struct vw_driver_config *config, struct vw_driver **ret_drv, const char **ret_why);
+VW_API void vw_driver_free(struct vw_driver *drv); /* disconnects first; NULL is fine */
+
+/* Speaks vhost-user on the connected socket `fd`, negotiates, sets the rings up and starts them.  Takes the fd on success only.
+ * -EPROTO: the device lied, -EOPNOTSUPP: it lacks what is needed, -ETIMEDOUT; *ret_why says what. */
+VW_API int vw_driver_connect(struct vw_driver *drv, int fd, const char **ret_why);
+/* Stops the rings; every packet that was out is given back through tx_done (or dropped, for rx). */
+VW_API void vw_driver_disconnect(struct vw_driver *drv);
+
+VW_API int vw_driver_fd(const struct vw_driver *drv);  /* readable when dispatch has work */
+VW_API int vw_driver_dispatch(struct vw_driver *drv);  /* never waits; -ENOTCONN once, when the device has left */
+VW_API uint64_t vw_driver_deadline(const struct vw_driver *drv); /* call dispatch by then, too */
+
+struct vw_driver_info {
+        bool connected, link_up, has_ctrl;
+        uint8_t mac[6];
+        unsigned mtu; /* 0: none stated */
+        unsigned pairs, pairs_max;
+        uint64_t features;
+        uint32_t tx_offloads; /* what you may ask for in vw_tx_pkt.hdr */
+};
+VW_API void vw_driver_info(const struct vw_driver *drv, struct vw_driver_info *ret_info);
+
+/* Control commands.  0, -ENOTSUP: not negotiated (nothing was sent), -ETIMEDOUT, -EIO: the device refused. */
+VW_API int vw_driver_set_pairs(struct vw_driver *drv, unsigned pairs);
+VW_API int vw_driver_set_promisc(struct vw_driver *drv, bool on);
+VW_API int vw_driver_set_allmulti(struct vw_driver *drv, bool on);
+VW_API int vw_driver_set_macs(struct vw_driver *drv, const uint8_t (*unicast)[6], unsigned n_unicast,
+                              const uint8_t (*multicast)[6], unsigned n_multicast);
+VW_API int vw_driver_set_mac(struct vw_driver *drv, const uint8_t mac[6]);
+VW_API int vw_driver_set_vlan(struct vw_driver *drv, uint16_t vid, bool on);
+VW_API int vw_driver_set_offloads(struct vw_driver *drv, uint32_t offloads);
+VW_API int vw_driver_set_coalesce(struct vw_driver *drv, enum vw_queue_kind kind, uint32_t usecs, uint32_t frames);
+VW_API int vw_driver_set_coalesce_queue(struct vw_driver *drv, unsigned queue, uint32_t usecs, uint32_t frames);
+VW_API int vw_driver_get_coalesce_queue(struct vw_driver *drv, unsigned queue, uint32_t *ret_usecs, uint32_t *ret_frames);
+
+VW_API void vw_driver_stats(struct vw_driver *drv, struct vw_stats *ret_stats);
+VW_API int vw_driver_set(struct vw_driver *drv, const struct vw_setting *settings, unsigned n, const char **ret_why);
+VW_API int vw_driver_get(struct vw_driver *drv, int queue, enum vw_key key, int64_t *ret_value);
+VW_API int vw_driver_why(struct vw_driver *drv, unsigned index, char *buf, size_t len);
+
+/* Memory that the device can see, for the pieces of packets; lives as long as the driver.  NULL when tx_memory is used up. */
+VW_API void *vw_driver_alloc(struct vw_driver *drv, unsigned pair, size_t size, size_t align);
+
+/* ---- the pair's owner thread ---- */
+
+/* A transmit buffer of VW_TX_BUF_SIZE bytes in shared memory, or NULL when all are out; put it back after tx_done. */
+VW_API void *vw_driver_buf_get(struct vw_driver *drv, unsigned pair);
+VW_API void vw_driver_buf_put(struct vw_driver *drv, unsigned pair, void *buf);
+
+/* Offers up to n packets; `more`: another call follows at once, so do not kick yet.  Returns how many were taken (fewer: the
+ * queue is stopped or a flow is over its limit; tx_wake or flow_wake will say when to go on), -ENETDOWN when not connected, -EPROTO. */
+VW_API int vw_driver_xmit(struct vw_driver *drv, unsigned pair, const struct vw_tx_pkt *pkts, unsigned n, bool more);
+
+/* True if xmit would take a packet: the queue is neither stopped nor over its byte limit. */
+VW_API bool vw_driver_tx_ready(const struct vw_driver *drv, unsigned pair);
+
+/* One poll: reaps tx, receives up to `budget` packets (0: none), refills.  Returns packets received; `budget` means: call again. */
+VW_API int vw_driver_poll(struct vw_driver *drv, unsigned pair, unsigned budget);
+
+/* Sleeps until an interrupt, a mailbox message, one of the watched fds, or `deadline` (ns, monotonic; UINT64_MAX: none).  Arms the interrupts
+ * first and does not sleep if work arrived meanwhile; busy-polls before, if poll-us asks for it.  Returns a mask of VW_WAIT_*. */
+enum { VW_WAIT_QUEUE = 1, VW_WAIT_FD = 2, VW_WAIT_TIMEOUT = 4 };
+VW_API int vw_driver_wait(struct vw_driver *drv, unsigned pair, uint64_t deadline);
+
+/* Adds a fd to what vw_driver_wait() sleeps on; `events` as for epoll, 0 removes it. */
+VW_API int vw_driver_watch(struct vw_driver *drv, unsigned pair, int fd, uint32_t events);
+
+/* ---- any thread ---- */
+
+/* Copies a packet and hands it to the pair's owner through a lock-free queue.  0, -EAGAIN: the queue or the flow is full, -EMSGSIZE. */
+VW_API int vw_driver_send(struct vw_driver *drv, unsigned pair, const struct vw_net_hdr *hdr, const struct iovec *iov,
+                          unsigned n_iov, struct vw_flow *flow);
+
+/* A flow: a byte account, charged at transmission, discharged at completion (limit 0: 128 KiB).  Belongs to a pair's owner thread.
+ * A closed flow with bytes in flight lives until the last completes. */
+VW_API struct vw_flow *vw_flow_open(struct vw_driver *drv, unsigned pair, uint32_t limit, void *ctx);
+VW_API void vw_flow_close(struct vw_flow *flow);
+VW_API void *vw_flow_ctx(const struct vw_flow *flow);
+VW_API uint64_t vw_flow_inflight(const struct vw_flow *flow);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,63 @@
+#include "base/log.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+
+static struct {
+        enum vw_log_level least;
+        vw_log_fn *fn;
+        void *ctx;
+} sink = { .least = VW_LOG_INFO };
+
+void log_setup(enum vw_log_level least, vw_log_fn *fn, void *ctx)
+{
+        sink.least = least;
+        sink.fn = fn;
+        sink.ctx = ctx;
+}
+
+static void emit(enum vw_log_level level, const char *component, const char *fmt, va_list ap, uint64_t suppressed)
+{
+        char text[512];
+        int n = vsnprintf(text, sizeof(text), fmt, ap);
+
+        if (suppressed && n >= 0 && (size_t)n < sizeof(text))
+                snprintf(text + n, sizeof(text) - (size_t)n, " suppressed=%llu", (unsigned long long)suppressed);
+        sink.fn(sink.ctx, level, component, text);
+}
+
+void log_line(enum vw_log_level level, const char *component, const char *fmt, ...)
+{
+        va_list ap;
+
+        if (!sink.fn || level > sink.least)
+                return;
+        va_start(ap, fmt);
+        emit(level, component, fmt, ap, 0);
+        va_end(ap);
+}
+
+void log_limited(struct log_limit *limit, uint64_t now, enum vw_log_level level, const char *component,
+                 const char *fmt, ...)
+{
+        uint64_t window = now / NSEC_PER_SEC + 1; /* never 0, so that a zeroed limit is a fresh one */
+        va_list ap;
+
+        if (!sink.fn || level > sink.least)
+                return;
+        if (limit->window != window) {
+                limit->window = window;
+                limit->lines = 0;
+        }
+        if (limit->lines == LOG_LINES_PER_SECOND) {
+                limit->suppressed++;
+                return;
+        }
+        limit->lines++;
+        va_start(ap, fmt);
+        emit(level, component, fmt, ap, limit->suppressed);
+        va_end(ap);
+        limit->suppressed = 0;
+}

@@ -1,0 +1,28 @@
+/* How the control thread talks to a worker: one slot, one function.  The control thread posts and waits; the worker
+ * runs the function at its next burst boundary and answers.  Only then does the control thread go on, so
+ * what the function changed needs no lock and no flag.  The worker must never block, or control waits with it. */
+#pragma once
+#include <stdbool.h>
+
+struct mailbox {
+        int bell; /* eventfd; the worker sleeps on it among its other fds */
+        /* posted by control (release), cleared by the worker (release) */
+        void (*fn)(void *arg);
+        void *arg;
+        int done; /* eventfd; control sleeps on it */
+};
+
+int mailbox_init(struct mailbox *mb);
+void mailbox_done(struct mailbox *mb);
+
+/* Control thread: runs fn(arg) on the worker and returns when it has run. */
+void mailbox_call(struct mailbox *mb, void (*fn)(void *arg), void *arg);
+
+/* Worker: a cheap look, for busy loops. */
+static inline bool mailbox_pending(const struct mailbox *mb)
+{
+        return __atomic_load_n(&mb->fn, __ATOMIC_RELAXED);
+}
+
+/* Worker, between bursts: runs what was posted.  Returns true if there was something. */
+bool mailbox_serve(struct mailbox *mb);
