@@ -7,11 +7,12 @@
 extern "C" {
 #endif
 
-/* COUNTER(name, where): D any queue of a device, R a rx and T a tx queue of a driver, B both, C control queues of either */
+/* COUNTER(name, where): D any queue of a device, B any queue of a driver, R its rx and T its tx queues, C control queues of
+ * either.  The driver has the poll_ counters besides those of the contract, since it has poll-us as well. */
 #define VW_COUNTERS(COUNTER)                                                                                 \
         COUNTER(packets, D | B)                                                                              \
         COUNTER(bytes, D | B)                                                                                \
-        COUNTER(bursts, D | B)                                                                               \
+        COUNTER(bursts, D)                                                                                   \
         COUNTER(kicks, D | B)                                                                                \
         COUNTER(calls, D)                                                                                    \
         COUNTER(calls_suppressed, D)                                                                         \
@@ -136,23 +137,24 @@ VW_API const char *vw_protocol_feature_name(unsigned bit);
 
 /* ---- settings by key ---- */
 
-/* SETTING(NAME, "key", least, greatest, where): D both ends, R driver only; words instead of numbers have a list. */
+/* SETTING(NAME, "key", least, greatest, words, where): the words stand for 0, 1, ...; NULL: a number.  Where: DR rx and DT tx
+ * queues of a device, R and T of a driver, W a driver as a whole. */
 #define VW_SETTINGS(SETTING)                                                                                 \
-        SETTING(POLL_US, "poll-us", 0, VW_POLL_US_MAX)                                                       \
-        SETTING(TX_USECS, "tx-usecs", 0, VW_USECS_MAX)                                                       \
-        SETTING(TX_FRAMES, "tx-frames", 0, VW_FRAMES_MAX)                                                    \
-        SETTING(RX_USECS, "rx-usecs", 0, VW_USECS_MAX)                                                       \
-        SETTING(RX_FRAMES, "rx-frames", 0, VW_FRAMES_MAX)                                                    \
-        SETTING(ADAPTIVE, "adaptive", 0, 3)                                                                  \
-        SETTING(TX_MODE, "tx-mode", 0, 1)                                                                    \
-        SETTING(CLEAN_TX_FROM_RX, "clean-tx-from-rx", 0, 1)                                                  \
-        SETTING(KICK, "kick", 0, 1)                                                                          \
-        SETTING(BQL, "bql", 0, 1)                                                                            \
-        SETTING(RX_BUFFERS, "rx-buffers", 0, 2)                                                              \
-        SETTING(QUEUES, "queues", 1, VW_QUEUE_PAIRS_MAX)
+        SETTING(POLL_US, "poll-us", 0, VW_POLL_US_MAX, NULL, DR | DT | R | T)                                \
+        SETTING(TX_USECS, "tx-usecs", 0, VW_USECS_MAX, NULL, DT | T)                                         \
+        SETTING(TX_FRAMES, "tx-frames", 0, VW_FRAMES_MAX, NULL, DT | T)                                      \
+        SETTING(RX_USECS, "rx-usecs", 0, VW_USECS_MAX, NULL, DR | R)                                         \
+        SETTING(RX_FRAMES, "rx-frames", 0, VW_FRAMES_MAX, NULL, DR | R)                                      \
+        SETTING(ADAPTIVE, "adaptive", 0, 3, "off|rx|tx|both", DR | DT | R | T)                               \
+        SETTING(TX_MODE, "tx-mode", 0, 1, "napi|orphan", T)                                                  \
+        SETTING(CLEAN_TX_FROM_RX, "clean-tx-from-rx", 0, 1, "off|on", R | T)                                 \
+        SETTING(KICK, "kick", 0, 1, "burst|each", T)                                                         \
+        SETTING(BQL, "bql", 0, 1, "off|on", T)                                                               \
+        SETTING(RX_BUFFERS, "rx-buffers", 0, 2, "auto|mtu|page", R)                                          \
+        SETTING(QUEUES, "queues", 1, VW_QUEUE_PAIRS_MAX, NULL, W)
 
 enum vw_key {
-#define SETTING(name, key, least, greatest) VW_KEY_##name,
+#define SETTING(name, key, least, greatest, words, where) VW_KEY_##name,
         VW_SETTINGS(SETTING)
 #undef SETTING
                 VW_KEY_COUNT
@@ -170,6 +172,9 @@ VW_API int vw_setting_parse(const char *text, struct vw_setting *ret_setting, co
 /* "64", "both": into buf. */
 VW_API void vw_setting_format(enum vw_key key, int64_t value, char *buf, size_t len);
 VW_API const char *vw_key_name(enum vw_key key);
+/* Whether the role ("driver": true) has this key; whether it can be said of one of its queues of this kind. */
+VW_API bool vw_key_known(enum vw_key key, bool driver);
+VW_API bool vw_key_fits(enum vw_key key, bool driver, enum vw_queue_kind kind);
 
 #ifdef __cplusplus
 }

@@ -18,6 +18,11 @@ void log_setup(enum vw_log_level least, vw_log_fn *fn, void *ctx)
         sink.ctx = ctx;
 }
 
+void vw_set_log(enum vw_log_level least, vw_log_fn *fn, void *ctx)
+{
+        log_setup(least, fn, ctx);
+}
+
 static void emit(enum vw_log_level level, const char *component, const char *fmt, va_list ap, uint64_t suppressed)
 {
         char text[512];

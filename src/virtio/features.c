@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "vwire/types.h"
+#include "vwire/stats.h"
 
 enum { NOT = 0, OFFERED = 1, TAKEN = 1 };
 
@@ -84,4 +84,16 @@ int vw_feature_bit(const char *name)
 const char *vw_feature_name(unsigned bit)
 {
         return feature_name(bit);
+}
+
+const char *vw_protocol_feature_name(unsigned bit)
+{
+        static const char *const names[] = {
+                "mq", "log_shmfd", "rarp", "reply_ack", "mtu", "backend_req", "cross_endian",
+                "crypto_session", "pagefault", "config", "backend_send_fd", "host_notifier",
+                "inflight_shmfd", "reset_device", "inband_notifications", "configure_mem_slots", "status",
+                "xen_mmap", "shared_object", "device_state",
+        };
+
+        return bit < ARRAY_SIZE(names) ? names[bit] : NULL;
 }
