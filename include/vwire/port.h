@@ -13,7 +13,7 @@ struct vw_port;
 
 struct vw_port_config {
         unsigned pairs;           /* lanes wanted */
-        uint8_t mac[6];           /* what a port that makes frames should use */
+        uint8_t mac[6];           /* of the far end: where a port that makes frames sends them; zero: broadcast */
         unsigned mtu;             /* 0: the port's own */
 };
 
@@ -54,8 +54,14 @@ VW_API int vw_port_set_active(struct vw_port *port, unsigned pairs);
 
 /* ---- the lane's worker thread ---- */
 
-/* The fd to sleep on: readable when a frame waits, writable when there is room again.  -1: always ready (null, gen
- * at full rate); see also vw_port_deadline(). */
+/* Two kinds of ports.  One with a fd: a frame waits when the fd is readable, and there is room again when it is writable.
+ * One without (fd -1: null, loop, gen): it changes by its own lane's calls and by time alone, so that two rules suffice:
+ *   - a frame waits for vw_port_rx() if and only if vw_port_deadline() <= now; look after vw_port_tx() and before sleeping,
+ *     and sleep no longer than to the deadline, unless the worker has no room for a frame anyway;
+ *   - when vw_port_tx() took fewer than n, frames wait (the deadline is 0), and each vw_port_rx() that returns 1 makes room: then
+ *     ask again.  A worker without room for the waiting frame waits for that room; both directions stand still and nothing is lost. */
+
+/* The fd to sleep on, or -1. */
 VW_API int vw_port_fd(const struct vw_port *port, unsigned lane);
 
 /* Frames out, in order.  Returns how many were taken or dropped: fewer than n means the port is full, ask again when it
@@ -66,7 +72,7 @@ VW_API int vw_port_tx(struct vw_port *port, unsigned lane, struct vw_pkt *pkts, 
  * length of this.  1: pkt->len and pkt->hdr are set; 0: none waits; -errno. */
 VW_API int vw_port_rx(struct vw_port *port, unsigned lane, struct vw_pkt *pkt);
 
-/* When a frame will come by itself (a paced generator), in nanoseconds of the monotonic clock; UINT64_MAX: unknown. */
+/* When a frame comes that the fd does not announce, in nanoseconds of the monotonic clock: 0 now, UINT64_MAX none.  Reads no clock. */
 VW_API uint64_t vw_port_deadline(const struct vw_port *port, unsigned lane);
 
 /* The longest frame that vw_port_rx() can hand over now. */

@@ -64,6 +64,7 @@ enum {
         VW_OFFLOAD_TSO6 = 1u << 2,
         VW_OFFLOAD_ECN = 1u << 3,
         VW_OFFLOAD_USO = 1u << 4,
+        VW_OFFLOAD_ALL = (1u << 5) - 1,
 };
 
 /* A frame on its way through a port.  The header is a private copy; the pieces point into memory that the
