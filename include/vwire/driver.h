@@ -3,7 +3,8 @@
  * Two kinds of threads.  One control thread opens, connects, sets and closes.  Each queue pair has one owner thread that calls the
  * "owner" functions: it polls, sends and receives; it may be the control thread too.  Between them there is no lock: what
  * control changes is adopted at the owner's next vw_driver_poll(), and the control call waits for that, so an owner must poll
- * or sleep in vw_driver_wait() while control calls are made from another thread.
+ * or sleep in vw_driver_wait() while control calls are made from another thread.  A thread becomes the owner by its first owner
+ * call and stays it until vw_driver_leave(); while a pair has no owner, control does the work itself.
  *
  * A device that breaks the rules of a ring breaks that queue: its calls return -EPROTO until the next connection. */
 #pragma once
@@ -38,8 +39,9 @@ struct vw_tx_pkt {
 
 /* Called on the pair's owner thread, inside vw_driver_poll() or vw_driver_xmit().  Any may be NULL. */
 struct vw_driver_ops {
-        /* Packets of one poll.  The pieces are yours until you return. */
-        void (*rx)(void *ctx, unsigned pair, struct vw_rx_pkt *pkts, unsigned n);
+        /* Packets of one poll.  Returns how many you took, from the first on: their pieces are yours until you return.  The others
+         * are offered again by the next poll with a budget, before newer ones. */
+        unsigned (*rx)(void *ctx, unsigned pair, struct vw_rx_pkt *pkts, unsigned n);
         /* The device is done with these; in orphan mode they were let go at transmission. */
         void (*tx_done)(void *ctx, unsigned pair, void *const *cookies, unsigned n);
         /* A stopped queue takes packets again. */
@@ -68,17 +70,21 @@ struct vw_driver_config {
         uint32_t poll_us, tx_usecs, tx_frames, rx_usecs, rx_frames;
         enum vw_adaptive adaptive;
         unsigned ctrl_timeout_ms, watchdog_ms;
-        bool promisc; /* ask for everything from the start */
+        bool promisc;     /* ask for everything from the start */
+        bool shared_call; /* one interrupt for rx and tx of a pair instead of one each */
 };
 
-#define VW_TX_BUF_SIZE 66048 /* bytes: the longest frame with its header, in cache lines */
+#define VW_TX_BUF_SIZE 66048 /* bytes: the longest frame, in whole cache lines, and some slack */
 #define VW_DRIVER_CONFIG_INIT                                                                                \
-        { .pairs = 1, .queue_size = 256, .features = ~(uint64_t)0, .clean_tx_from_rx = -1, .bql = true,       \
-          .ctrl_timeout_ms = 1000, .watchdog_ms = 5000 }
+        {                                                                                                    \
+                .pairs = 1, .queue_size = 256, .features = ~(uint64_t)0, .clean_tx_from_rx = -1,             \
+                .bql = true, .ctrl_timeout_ms = 1000, .watchdog_ms = 5000                                    \
+        }
 
 /* ---- control thread ---- */
 
-VW_API int vw_driver_new(const struct vw_driver_config *config, struct vw_driver **ret_drv, const char **ret_why);
+VW_API int vw_driver_new(const struct vw_driver_config *config, struct vw_driver **ret_drv,
+                         const char **ret_why);
 VW_API void vw_driver_free(struct vw_driver *drv); /* disconnects first; NULL is fine */
 
 /* Speaks vhost-user on the connected socket `fd`, negotiates, sets the rings up and starts them.  Takes the fd on success only.
@@ -87,8 +93,9 @@ VW_API int vw_driver_connect(struct vw_driver *drv, int fd, const char **ret_why
 /* Stops the rings; every packet that was out is given back through tx_done (or dropped, for rx). */
 VW_API void vw_driver_disconnect(struct vw_driver *drv);
 
-VW_API int vw_driver_fd(const struct vw_driver *drv);  /* readable when dispatch has work */
-VW_API int vw_driver_dispatch(struct vw_driver *drv);  /* never waits; -ENOTCONN once, when the device has left */
+VW_API int vw_driver_fd(const struct vw_driver *drv); /* readable when dispatch has work */
+VW_API int
+vw_driver_dispatch(struct vw_driver *drv); /* never waits; -ENOTCONN once, when the device has left */
 VW_API uint64_t vw_driver_deadline(const struct vw_driver *drv); /* call dispatch by then, too */
 
 struct vw_driver_info {
@@ -110,12 +117,16 @@ VW_API int vw_driver_set_macs(struct vw_driver *drv, const uint8_t (*unicast)[6]
 VW_API int vw_driver_set_mac(struct vw_driver *drv, const uint8_t mac[6]);
 VW_API int vw_driver_set_vlan(struct vw_driver *drv, uint16_t vid, bool on);
 VW_API int vw_driver_set_offloads(struct vw_driver *drv, uint32_t offloads);
-VW_API int vw_driver_set_coalesce(struct vw_driver *drv, enum vw_queue_kind kind, uint32_t usecs, uint32_t frames);
-VW_API int vw_driver_set_coalesce_queue(struct vw_driver *drv, unsigned queue, uint32_t usecs, uint32_t frames);
-VW_API int vw_driver_get_coalesce_queue(struct vw_driver *drv, unsigned queue, uint32_t *ret_usecs, uint32_t *ret_frames);
+VW_API int vw_driver_set_coalesce(struct vw_driver *drv, enum vw_queue_kind kind, uint32_t usecs,
+                                  uint32_t frames);
+VW_API int vw_driver_set_coalesce_queue(struct vw_driver *drv, unsigned queue, uint32_t usecs,
+                                        uint32_t frames);
+VW_API int vw_driver_get_coalesce_queue(struct vw_driver *drv, unsigned queue, uint32_t *ret_usecs,
+                                        uint32_t *ret_frames);
 
 VW_API void vw_driver_stats(struct vw_driver *drv, struct vw_stats *ret_stats);
-VW_API int vw_driver_set(struct vw_driver *drv, const struct vw_setting *settings, unsigned n, const char **ret_why);
+VW_API int vw_driver_set(struct vw_driver *drv, const struct vw_setting *settings, unsigned n,
+                         const char **ret_why);
 VW_API int vw_driver_get(struct vw_driver *drv, int queue, enum vw_key key, int64_t *ret_value);
 VW_API int vw_driver_why(struct vw_driver *drv, unsigned index, char *buf, size_t len);
 
@@ -124,18 +135,23 @@ VW_API void *vw_driver_alloc(struct vw_driver *drv, unsigned pair, size_t size, 
 
 /* ---- the pair's owner thread ---- */
 
-/* A transmit buffer of VW_TX_BUF_SIZE bytes in shared memory, or NULL when all are out; put it back after tx_done. */
+/* A transmit buffer of VW_TX_BUF_SIZE bytes in shared memory, or NULL when all are out; put it back after tx_done.  A packet whose
+ * first piece begins where the buffer begins travels in one descriptor: its header goes into the room before it. */
 VW_API void *vw_driver_buf_get(struct vw_driver *drv, unsigned pair);
 VW_API void vw_driver_buf_put(struct vw_driver *drv, unsigned pair, void *buf);
 
-/* Offers up to n packets; `more`: another call follows at once, so do not kick yet.  Returns how many were taken (fewer: the
- * queue is stopped or a flow is over its limit; tx_wake or flow_wake will say when to go on), -ENETDOWN when not connected, -EPROTO. */
-VW_API int vw_driver_xmit(struct vw_driver *drv, unsigned pair, const struct vw_tx_pkt *pkts, unsigned n, bool more);
+/* Offers up to n packets; `more`: another call follows at once, so do not kick yet (n == 0 without it: kick for what was offered
+ * before).  Returns how many were taken (fewer: the queue is stopped or a flow is over its limit; tx_wake or flow_wake will say
+ * when to go on), -ENETDOWN when not connected, -ETIMEDOUT while the watchdog finds the device hung, -EPROTO, -EINVAL: pieces that are
+ * not in the driver's memory or too many.  A packet that the negotiated features forbid is taken, counted as a drop, and done. */
+VW_API int vw_driver_xmit(struct vw_driver *drv, unsigned pair, const struct vw_tx_pkt *pkts, unsigned n,
+                          bool more);
 
 /* True if xmit would take a packet: the queue is neither stopped nor over its byte limit. */
 VW_API bool vw_driver_tx_ready(const struct vw_driver *drv, unsigned pair);
 
-/* One poll: reaps tx, receives up to `budget` packets (0: none), refills.  Returns packets received; `budget` means: call again. */
+/* One poll: reaps tx, receives up to `budget` packets (0: none), refills.  Returns packets received; `budget` means: call again.
+ * 0 when not connected; -EPROTO when the receive queue is broken (tx has been reaped even so). */
 VW_API int vw_driver_poll(struct vw_driver *drv, unsigned pair, unsigned budget);
 
 /* Sleeps until an interrupt, a mailbox message, one of the watched fds, or `deadline` (ns, monotonic; UINT64_MAX: none).  Arms the interrupts
@@ -146,11 +162,20 @@ VW_API int vw_driver_wait(struct vw_driver *drv, unsigned pair, uint64_t deadlin
 /* Adds a fd to what vw_driver_wait() sleeps on; `events` as for epoll, 0 removes it. */
 VW_API int vw_driver_watch(struct vw_driver *drv, unsigned pair, int fd, uint32_t events);
 
+/* The parts of vw_driver_wait(), for a loop of your own over several pairs: arm each pair (true: it has work, poll it), then sleep until
+ * one of the fds is readable or the nearest deadline comes, then poll. */
+VW_API bool vw_driver_arm(struct vw_driver *drv, unsigned pair);
+VW_API int vw_driver_poll_fd(const struct vw_driver *drv, unsigned pair);
+VW_API uint64_t vw_driver_poll_deadline(const struct vw_driver *drv, unsigned pair);
+
+/* The calling thread is no longer the pair's owner; the next that makes an owner call is. */
+VW_API void vw_driver_leave(struct vw_driver *drv, unsigned pair);
+
 /* ---- any thread ---- */
 
 /* Copies a packet and hands it to the pair's owner through a lock-free queue.  0, -EAGAIN: the queue or the flow is full, -EMSGSIZE. */
-VW_API int vw_driver_send(struct vw_driver *drv, unsigned pair, const struct vw_net_hdr *hdr, const struct iovec *iov,
-                          unsigned n_iov, struct vw_flow *flow);
+VW_API int vw_driver_send(struct vw_driver *drv, unsigned pair, const struct vw_net_hdr *hdr,
+                          const struct iovec *iov, unsigned n_iov, struct vw_flow *flow);
 
 /* A flow: a byte account, charged at transmission, discharged at completion (limit 0: 128 KiB).  Belongs to a pair's owner thread.
  * A closed flow with bytes in flight lives until the last completes. */
