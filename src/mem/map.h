@@ -15,13 +15,15 @@ struct mem_region {
         uint64_t uva;  /* the front end's virtual address, as in SET_VRING_ADDR */
         uint64_t size; /* bytes */
         uint8_t *va;   /* ours */
-        /* the mapping behind it: page-aligned, and refcounted apart, since add and remove make new tables of old regions */
+        /* the mapping behind it: page-aligned, and refcounted apart, since add and remove make new tables of old regions;
+         * NULL: borrowed */
         struct mem_mapping *mapping;
 };
 
 struct mem_map {
         int refs; /* atomic */
         unsigned n;
+        unsigned largest; /* index of the region where a look-up starts: most of a guest's memory is in one */
         struct mem_region region[]; /* sorted by gpa, none overlaps */
 };
 
@@ -31,15 +33,18 @@ struct mem_region_spec {
         int fd;
 };
 
-/* Maps all regions or none.  -EINVAL: zero size, wrap, overlap, beyond the file's end (fstat), not page-aligned where
- * it must be; -EBADF: not a mappable file; -E2BIG: over VHOST_USER_REGIONS_MAX; -ENOMEM ...  On failure *ret_why names the rule. */
-int mem_map_new(const struct mem_region_spec *spec, unsigned n, struct mem_map **ret_map, const char **ret_why);
+/* Maps all regions or none; no region at all is a map that holds nothing.  -EINVAL: zero size, wrap, overlap, beyond the file's
+ * end (fstat); -EBADF: not a file that can be mapped for reading and writing; -E2BIG: over VHOST_USER_REGIONS_MAX; -ENOMEM ...
+ * On failure *ret_why names the rule. */
+int mem_map_new(const struct mem_region_spec *spec, unsigned n, struct mem_map **ret_map,
+                const char **ret_why);
 
-/* A new map: the old one's regions (old may be NULL) with one more, or without the one that has this gpa, uva and size.
- * -ENOENT if there is none such. */
+/* A new map: the old one's regions (old may be NULL) with one more, or without the one that has spec's gpa, uva and size and,
+ * if an fd is given (not -1), lies in that file.  -ENOENT if there is none such.  Offsets are not compared. */
 int mem_map_with(const struct mem_map *old, const struct mem_region_spec *spec, struct mem_map **ret_map,
                  const char **ret_why);
-int mem_map_without(const struct mem_map *old, uint64_t gpa, uint64_t uva, uint64_t size, struct mem_map **ret_map);
+int mem_map_without(const struct mem_map *old, const struct mem_region_spec *spec, struct mem_map **ret_map,
+                    const char **ret_why);
 
 /* A map over memory that is already mapped by the caller (an arena, a test): not unmapped at the end. */
 int mem_map_borrow(const struct mem_region *regions, unsigned n, struct mem_map **ret_map);
