@@ -1,0 +1,101 @@
+/* Receive buffers that size themselves, cut from page fragments of the queue's own shared memory.
+ *
+ * Two value types.  The slab hands out fragments: 32 KiB where eight pages in a row are free, else single pages.  Each
+ * page is counted by the buffers that touch it, so a buffer held for long pins its page, not its fragment.
+ * The rxbuf of a queue cuts buffers off the current fragment, each as long as the next packet is expected to be.  When
+ * the rest of the fragment could not hold another, it joins the last buffer and its truesize: nothing is unaccounted.
+ * No allocation: memory and page records are the caller's.  Owner: the queue's thread. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "driver/ewma.h"
+#include "vwire/stats.h"
+
+#define RXBUF_PAGE     4096u
+#define RXBUF_FRAGMENT 32768u
+#define RXBUF_DATA_MIN 1518u                 /* bytes after the header: an Ethernet frame with VLAN tag */
+#define RXBUF_SIZES    (RXBUF_PAGE / 64 + 1) /* bins of the histogram: by cache lines */
+
+/* ---- slab ---- */
+
+struct rxbuf_page {
+        uint32_t refs;
+};
+
+struct rxbuf_slab {
+        uint8_t *base;            /* page-aligned shared memory */
+        struct rxbuf_page *pages; /* one a page */
+        uint32_t n_pages, free_pages;
+        uint32_t block;    /* where the search for eight free pages goes on */
+        bool single_pages; /* no high order: for tests and comparison */
+};
+
+/* `size` is cut down to whole pages; `pages` has size / RXBUF_PAGE records. */
+void rxbuf_slab_init(struct rxbuf_slab *s, void *base, size_t size, struct rxbuf_page *pages);
+
+/* ---- buffers ---- */
+
+struct rx_buffer {
+        uint8_t *ptr;      /* where the device writes */
+        uint32_t len;      /* what it may write */
+        uint32_t truesize; /* bytes of the fragment that go with it: len, headroom and hole */
+};
+
+struct rxbuf_config {
+        enum vw_rx_buffers mode;
+        uint32_t hdr_len; /* of the virtio header */
+        uint32_t minimum; /* of a whole buffer, from rxbuf_minimum(); 0: RXBUF_DATA_MIN rules */
+        uint32_t frame;   /* longest frame without GSO, MTU + 18: the size in `mtu` mode */
+        uint32_t
+                headroom; /* bytes kept free before each buffer; then the rest of a fragment is wasted, not joined */
+};
+
+struct rxbuf {
+        struct rxbuf_config config;
+        struct rxbuf_slab *slab;
+        struct ewma average; /* of whole packets */
+        /* the current fragment, in bytes from the slab's base */
+        uint32_t pos, end;
+        uint32_t held; /* first page that is still counted for the fragment itself */
+        uint32_t undo; /* pos before the last cut */
+        /* counters */
+        uint64_t taken, returned;    /* bytes cut off fragments (holes included), and of buffers put back */
+        uint64_t holes;              /* bytes that joined a buffer */
+        uint64_t wasted;             /* bytes that did not, in headroom mode */
+        uint64_t sizes[RXBUF_SIZES]; /* buffers by len in cache lines, before holes */
+};
+
+/* The least whole buffer so that a ring of `ring` buffers holds a packet of `longest` bytes, header included.
+ * More than RXBUF_PAGE: this ring cannot; refuse guest GSO or the ring size. */
+uint32_t rxbuf_minimum(uint32_t ring, uint32_t longest);
+
+/* 0, or -EINVAL when the minimum does not fit a page. */
+int rxbuf_init(struct rxbuf *r, const struct rxbuf_config *config, struct rxbuf_slab *slab);
+/* Gives the current fragment back; buffers that are out stay valid and come back through rxbuf_put(). */
+void rxbuf_done(struct rxbuf *r);
+void rxbuf_set_mode(struct rxbuf *r, enum vw_rx_buffers mode);
+
+/* A packet of `len` bytes (its whole length, without the virtio header) has arrived. */
+static inline void rxbuf_note(struct rxbuf *r, uint32_t len)
+{
+        ewma_add(&r->average, len);
+}
+
+/* How long the next buffer will be: the statistic `buffer_size`. */
+uint32_t rxbuf_size(const struct rxbuf *r);
+
+/* The next buffer, or one of `len` bytes (a multiple of 64 up to RXBUF_FRAGMENT).  0 or -ENOMEM. */
+int rxbuf_get(struct rxbuf *r, struct rx_buffer *ret_buf);
+int rxbuf_get_sized(struct rxbuf *r, uint32_t len, struct rx_buffer *ret_buf);
+
+/* Takes back the last rxbuf_get(), when the ring had no place for it: as if it had not been. */
+void rxbuf_undo(struct rxbuf *r, const struct rx_buffer *buf);
+
+/* The buffer is no longer used, in any order. */
+void rxbuf_put(struct rxbuf *r, const struct rx_buffer *buf);
+
+/* Whether `b` goes on where the first `len` bytes of `a` end, in one fragment: then the two are one piece. */
+bool rxbuf_adjacent(const struct rxbuf *r, const struct rx_buffer *a, uint32_t len,
+                    const struct rx_buffer *b);
