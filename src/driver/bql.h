@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BQL_LIMIT_MAX (UINT32_MAX / 2) /* bytes */
+#define BQL_LIMIT_MAX (1u << 30) /* bytes; no ring holds as much */
 
 struct bql_ticket {
         uint32_t bytes; /* 0: not charged */
@@ -17,14 +17,16 @@ struct bql_ticket {
 struct bql {
         bool on;
         uint32_t epoch;
-        uint32_t limit, limit_min, limit_max; /* bytes */
-        uint64_t queued, completed;           /* bytes of this epoch, ever */
-        uint64_t done;                        /* bytes uncharged since the last update */
-        uint64_t allowed; /* `completed` + limit as of the last update: `queued` may go up to here */
-        /* the interval between two updates */
-        uint64_t last_queued; /* the last charge */
-        uint64_t prev_queued, prev_inflight, prev_last_queued, prev_over;
-        uint64_t slack; /* least slack since slack_since */
+        uint32_t limit, limit_min;  /* bytes */
+        uint64_t queued, completed; /* bytes of this epoch, ever; `completed` as of the last update */
+        uint64_t done;              /* bytes uncharged since the last update */
+        uint64_t allowed;           /* how far `queued` may go: completed + limit, as of the last update */
+        uint32_t last;              /* bytes of the last charge */
+        /* as they were at the last update */
+        uint64_t prev_queued;
+        uint32_t prev_over; /* how far the interval before it was over its limit */
+        uint32_t prev_last;
+        uint32_t slack; /* the least since slack_since */
         uint64_t slack_since;
         uint64_t late; /* tickets of an older epoch that came back */
 };
