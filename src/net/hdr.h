@@ -1,6 +1,7 @@
 /* The virtio-net header: bytes in shared memory <-> struct vw_net_hdr, and whether what it says about a frame holds.
- * Pure functions.  Content lies have a drop reason each (enum vw_drop); 0 means the header is honest. */
+ * Pure functions.  Content lies have a drop reason each (enum vw_drop); VW_DROP_NONE means the header is honest. */
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "vwire/stats.h"
@@ -10,25 +11,44 @@
 void net_hdr_decode(const uint8_t *bytes, unsigned len, struct vw_net_hdr *ret_hdr);
 void net_hdr_encode(const struct vw_net_hdr *hdr, unsigned len, uint8_t *bytes);
 
+#define NET_ETH_LEN      14
+#define NET_VLAN_LEN     4
+#define NET_VLAN_TAGS    2  /* read through; a third is somebody else's protocol */
+#define NET_TCP_CSUM_OFF 16 /* of the checksum in the TCP header */
+#define NET_UDP_CSUM_OFF 6
+#define NET_TYPE_IPV4    0x0800
+#define NET_TYPE_IPV6    0x86dd
+
 /* Enough for Ethernet, two VLAN tags, IPv6 with some extension headers, TCP with all options. */
 #define NET_HEADERS_MAX 256
 
-/* Where the headers of a frame are. */
+/* Where the headers of a frame are: offsets from its first byte, 0 where there is none. */
 struct net_layout {
-        uint16_t ethertype;   /* after VLAN tags */
-        uint16_t l3, l4, end; /* offsets; `end`: first byte of payload; 0 where there is none */
-        uint8_t l4_proto;     /* IPPROTO_*; 0 unknown or a later fragment */
-        bool fragment;        /* any fragment of an IP packet */
+        uint16_t ethertype; /* after VLAN tags */
+        uint16_t l3;        /* first byte after the Ethernet header and its tags */
+        uint16_t l4; /* first byte after the IP headers, if those are whole and their length fits the frame */
+        uint16_t end;     /* first byte of TCP or UDP payload */
+        uint32_t ip_end;  /* first byte after the IP packet: what follows is padding */
+        uint8_t l4_proto; /* IPPROTO_*; IPPROTO_NONE in a later fragment */
+        bool fragment;    /* any fragment of an IP packet */
+        bool routed;      /* an IPv6 routing header says that the last address is another */
 };
 
 /* Reads the headers out of `bytes` (the first `have` bytes of a frame of `len`).  Never reads past them.
- * True if Ethernet, IP and a transport header that it knows are all whole. */
+ * True if Ethernet, IP and a TCP or UDP header are all whole.  An IP length of 0 is read as "all of the frame", as Linux does
+ * with GSO packets that are too long to say. */
 bool net_parse(const uint8_t *bytes, uint32_t have, uint32_t len, struct net_layout *ret_layout);
 
-/* A frame that a driver transmits (5.1.6.2.2): `hdr` as decoded, `len` its length, `bytes` a private copy of its first
+/* A frame that a driver transmits (5.1.6.2): `hdr` as decoded, `len` its length, `bytes` a private copy of its first
  * MIN(len, NET_HEADERS_MAX) bytes, `features` as negotiated.  Clears what is to be ignored (unknown flags, DATA_VALID,
- * RSC_INFO, num_buffers, csum fields without NEEDS_CSUM), recomputes hdr_len.  Returns 0 or the reason to drop. */
+ * RSC_INFO, num_buffers, csum fields without NEEDS_CSUM, gso_size without a type), recomputes hdr_len, which is never trusted.
+ * NEEDS_CSUM without VIRTIO_NET_F_CSUM is `not-negotiated`: the frame's checksum is certainly not in it. */
 enum vw_drop net_tx_check(struct vw_net_hdr *hdr, const uint8_t *bytes, uint32_t len, uint64_t features);
 
-/* A frame that a device delivered (5.1.6.4): same for the driver; `offloads` are VW_OFFLOAD_* that are on. */
+/* A frame that a device delivered (5.1.6.4): the same for the driver, with the GUEST_ bits.  DATA_VALID is kept where GUEST_CSUM
+ * is on and NEEDS_CSUM, which wins, is not set; num_buffers is kept. */
 enum vw_drop net_rx_check(struct vw_net_hdr *hdr, const uint8_t *bytes, uint32_t len, uint64_t features);
+
+/* Whether the frame, or the longest segment of it, is over `mtu` bytes after the Ethernet header and its VLAN tags.  `hdr` has
+ * passed a check, `bytes` as there. */
+bool net_over_mtu(const struct vw_net_hdr *hdr, const uint8_t *bytes, uint32_t len, uint32_t mtu);
