@@ -32,16 +32,16 @@ struct vw_port_info {
         unsigned mtu;           /* bytes after the Ethernet header; 0: no limit of its own */
         uint32_t tx_offloads;   /* VW_OFFLOAD_*: what it takes */
         uint32_t rx_offloads;   /* what it may hand over now */
-        uint64_t dropped;       /* frames that the kernel lost before they could be read */
+        uint64_t dropped;       /* frames that were lost before vw_port_rx() could hand them over */
         uint8_t mac[6];
-        bool bridged;
+        bool bridged;           /* it carries frames of other addresses than its own */
 };
 VW_API void vw_port_info(struct vw_port *port, struct vw_port_info *ret_info);
 
 /* Which offloads frames from the port may carry from now on; a port that cannot make them never does.  Control thread. */
 VW_API int vw_port_set_rx_offloads(struct vw_port *port, uint32_t offloads);
 
-/* Sets the port's own address, MTU (0: leave) and carrier, where it is a network interface.  Control thread.  -EOPNOTSUPP elsewhere. */
+/* Sets the port's own address (NULL: leave), MTU (0: leave) and carrier, where it is a network interface.  Control thread.  -EOPNOTSUPP elsewhere. */
 VW_API int vw_port_set_identity(struct vw_port *port, const uint8_t mac[6], unsigned mtu);
 VW_API int vw_port_set_carrier(struct vw_port *port, bool up);
 
@@ -61,7 +61,8 @@ VW_API int vw_port_set_active(struct vw_port *port, unsigned pairs);
  *   - when vw_port_tx() took fewer than n, frames wait (the deadline is 0), and each vw_port_rx() that returns 1 makes room: then
  *     ask again.  A worker without room for the waiting frame waits for that room; both directions stand still and nothing is lost. */
 
-/* The fd to sleep on, or -1. */
+/* The fd to sleep on, or -1.  On EPOLLERR or EPOLLHUP, which no mask keeps away, call vw_port_rx() (without room, if need be)
+ * and ask for the fd anew: a port that has ceased to exist has none. */
 VW_API int vw_port_fd(const struct vw_port *port, unsigned lane);
 
 /* Frames out, in order.  Returns how many were taken or dropped: fewer than n means the port is full, ask again when it
@@ -69,7 +70,8 @@ VW_API int vw_port_fd(const struct vw_port *port, unsigned lane);
 VW_API int vw_port_tx(struct vw_port *port, unsigned lane, struct vw_pkt *pkts, unsigned n, int *result);
 
 /* One frame in, into pkt->iov (room for the longest frame): one at a time, since where the next begins depends on the
- * length of this.  1: pkt->len and pkt->hdr are set; 0: none waits; -errno. */
+ * length of this.  1: pkt->len and pkt->hdr are set, and pkt->hdr asks for nothing that vw_port_set_rx_offloads() did not
+ * allow; 0: none waits; -ENODEV: the port has ceased to exist; other -errno: try again when the fd says so. */
 VW_API int vw_port_rx(struct vw_port *port, unsigned lane, struct vw_pkt *pkt);
 
 /* When a frame comes that the fd does not announce, in nanoseconds of the monotonic clock: 0 now, UINT64_MAX none.  Reads no clock. */

@@ -19,7 +19,7 @@ struct port_args {
 typedef int port_open_fn(const struct port_args *args, const struct vw_port_config *config,
                          const struct vw_port_ops **ret_ops, void **ret_self, const char **ret_why);
 
-port_open_fn null_open, loop_open, gen_open;
+port_open_fn tap_open, loop_open, null_open, gen_open;
 
 /* Puts a sentence about `spec` into *ret_why (thread-local storage) and returns -err. */
 int port_refuse(const char **ret_why, int err, const char *spec, const char *fmt, ...)

@@ -42,7 +42,7 @@ static const struct port_kind {
         const char *subject; /* what its NAME is called, or NULL if it takes none */
         const struct port_option *options;
 } kinds[] = {
-        {"tap",         NULL,      "NAME",   tap_options},
+        {"tap",         tap_open,  "NAME",   tap_options},
         { "loop",       loop_open, NULL,     NULL       },
         { "null",       null_open, NULL,     NULL       },
         { "gen",        gen_open,  NULL,     gen_options},
