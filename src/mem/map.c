@@ -243,8 +243,7 @@ bool mem_map_gone(const struct mem_map *map)
         return false;
 }
 
-/* The region that holds the byte at `gpa`, or NULL. */
-static const struct mem_region *region_at(const struct mem_map *map, uint64_t gpa)
+const struct mem_region *mem_map_region(const struct mem_map *map, uint64_t gpa)
 {
         const struct mem_region *r = &map->region[map->largest];
         unsigned lo = 0, hi = map->n;
@@ -267,7 +266,7 @@ static const struct mem_region *region_at(const struct mem_map *map, uint64_t gp
 
 void *mem_map_ptr(const struct mem_map *map, uint64_t gpa, uint64_t len)
 {
-        const struct mem_region *r = region_at(map, gpa);
+        const struct mem_region *r = mem_map_region(map, gpa);
 
         if (!r || len > r->size - (gpa - r->gpa))
                 return NULL;
@@ -292,7 +291,7 @@ int mem_map_iov(const struct mem_map *map, uint64_t gpa, uint32_t len, struct io
 
         if (!len)
                 return 0;
-        r = region_at(map, gpa);
+        r = mem_map_region(map, gpa);
         if (!r)
                 return -EFAULT;
         for (;;) {

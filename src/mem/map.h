@@ -55,6 +55,9 @@ void mem_map_put(struct mem_map *map);            /* unmaps with the last refere
 /* True once a page of it was found missing. */
 bool mem_map_gone(const struct mem_map *map);
 
+/* The region that holds the byte at `gpa`, or NULL. */
+const struct mem_region *mem_map_region(const struct mem_map *map, uint64_t gpa);
+
 /* Contiguous bytes at a guest address, or NULL; never crosses a region.  The hot path's look-up. */
 void *mem_map_ptr(const struct mem_map *map, uint64_t gpa, uint64_t len);
 

@@ -12,10 +12,23 @@
  * looks, and the full fence between makes it impossible that both look too early. */
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "base/atomics.h"
+#include "ring/peer.h"
 #include "virtio/spec.h"
 
+struct iov_pool;
+struct vq_chain;
+struct vq_config;
+struct vq_device;
+struct vq_driver;
+struct vq_piece;
+struct vq_state;
+struct vq_used;
+
+/* ---- the layout ---- */
 struct vring_split {
         struct vring_desc *desc;
         struct vring_avail *avail;
@@ -47,35 +60,123 @@ static inline size_t split_used_bytes(unsigned size)
         return sizeof(struct vring_used) + sizeof(struct vring_used_elem) * size + sizeof(uint16_t);
 }
 
-/* The device half.  Worker only. */
+/* A descriptor travels as two words: the address, and length | flags << 32 | next << 48. */
+static inline uint64_t split_desc_word(uint32_t len, uint16_t flags, uint16_t next)
+{
+        return cpu_to_le64(len | (uint64_t)flags << 32 | (uint64_t)next << 48);
+}
+
+static inline struct vring_desc split_desc_of(uint64_t addr, uint64_t word)
+{
+        word = le64_to_cpu(word);
+        return (struct vring_desc){
+                .addr = le64_to_cpu(addr),
+                .len = (uint32_t)word,
+                .flags = (uint16_t)(word >> 32),
+                .next = (uint16_t)(word >> 48),
+        };
+}
+
+/* The loaders: the only lines that read entries from shared memory.  What they return is a copy in host byte order. */
+static inline struct vring_desc split_desc_load(const struct vring_desc *d)
+{
+        const uint64_t *word = (const uint64_t *)d;
+        uint64_t addr = peer_load(&word[0]);
+
+        return split_desc_of(addr, peer_load(&word[1]));
+}
+
+static inline uint16_t split_avail_load(const struct vring_split *r, uint16_t pos)
+{
+        return le16_to_cpu(peer_load(&r->avail->ring[pos & r->mask]));
+}
+
+static inline struct vring_used_elem split_used_load(const struct vring_split *r, uint16_t pos)
+{
+        const struct vring_used_elem *e = &r->used->ring[pos & r->mask];
+        uint32_t id = peer_load(&e->id);
+
+        return (struct vring_used_elem){ .id = le32_to_cpu(id), .len = le32_to_cpu(peer_load(&e->len)) };
+}
+
+static inline void split_desc_store(struct vring_desc *d, uint64_t addr, uint32_t len, uint16_t flags,
+                                    uint16_t next)
+{
+        uint64_t *word = (uint64_t *)d;
+
+        store_relaxed(&word[0], cpu_to_le64(addr));
+        store_relaxed(&word[1], split_desc_word(len, flags, next));
+}
+
+/* ---- the device half.  Worker only ---- */
 struct split_device {
         struct vring_split ring;
         uint16_t last_avail; /* next avail entry to pop */
-        uint16_t avail_seen; /* avail->idx as last loaded; entries before it are known to be there */
+        uint16_t avail_seen; /* avail->idx as last loaded: entries before it are there */
+        uint16_t rewound;    /* entries from last_avail on that were popped and put back: they are no news */
         uint16_t used;       /* next used entry to fill */
         uint16_t published;  /* used->idx as the driver sees it */
-        uint16_t signalled;  /* `published` when the driver's wish was last looked at */
+        uint32_t
+                unsignalled; /* entries published since the driver's wish was last looked at; may exceed 2^16 */
+        uint16_t kick_event; /* avail_event as the driver sees it */
+        uint16_t kick_flags; /* used->flags as the driver sees them */
         bool event_idx;
 };
 
-/* What the driver half remembers of a posted descriptor, in private memory: the shared table is never believed. */
+int split_device_init(struct vq_device *vq, const struct vq_config *cfg, const char **ret_why);
+int split_device_map(struct vq_device *vq, const struct vq_config *cfg, const char **ret_why);
+uint32_t split_device_base(const struct vq_device *vq);
+int split_device_pop(struct vq_device *vq, struct iov_pool *pool, struct vq_chain *chains, unsigned max);
+void split_device_publish(struct vq_device *vq);
+bool split_device_call_needed(struct vq_device *vq);
+void split_device_push(struct vq_device *vq, const struct vq_chain *chains, unsigned n);
+bool split_device_kick_enable(struct vq_device *vq);
+void split_device_kick_disable(struct vq_device *vq);
+bool split_device_avail_pending(const struct vq_device *vq);
+void split_device_rewind(struct vq_device *vq, const struct vq_chain *chains, unsigned n);
+void split_device_state(const struct vq_device *vq, struct vq_state *ret_state);
+
+/* ---- the driver half.  The queue's owner thread only ---- */
+
+/* What the driver half remembers in private memory: the shared table is never believed. */
 struct split_slot {
-        void *cookie;    /* at the head: whose chain it is; NULL: not posted */
-        uint16_t next;   /* next free, or next of the chain */
-        uint16_t ndesc;  /* at the head */
+        void *cookie;     /* of the chain that has its head here; NULL: none */
+        uint16_t next;    /* descriptor after this one: of the chain, or free */
+        uint16_t ndesc;   /* at the head */
+        uint16_t tail;    /* at the head */
+        uint16_t offered; /* what the avail entry at this position says */
 };
 
-/* The driver half.  The queue's owner thread only. */
 struct split_driver {
         struct vring_split ring;
         struct split_slot *slot;   /* one a descriptor */
         struct vring_desc *tables; /* INDIRECT: VQ_INDIRECT_MAX entries a head, in shared memory; else NULL */
         uint64_t tables_gpa;
-        uint16_t free_head, n_free;
+        uint16_t free_head, free_tail,
+                n_free;     /* oldest first, so that a device that keeps order walks the table forwards */
         uint16_t avail;     /* next avail entry to fill */
         uint16_t published; /* avail->idx as the device sees it */
-        uint16_t kicked;    /* `published` when the device's wish was last looked at */
-        uint16_t last_used; /* next used entry to reap */
-        uint16_t call_flags; /* shadow of avail->flags */
+        uint32_t unkicked; /* entries published since the device's wish was last looked at; may exceed 2^16 */
+        uint16_t last_used;  /* next used entry to reap */
+        uint16_t used_seen;  /* used->idx as last loaded */
+        uint16_t call_event; /* used_event as the device sees it */
+        uint16_t call_flags; /* avail->flags as the device sees them */
+        uint16_t drained;    /* descriptors that vq_driver_drain() has been through */
         bool event_idx;
 };
+
+size_t split_driver_bytes(unsigned size, uint64_t features);
+int split_driver_init(struct vq_driver *vq, struct vq_config *cfg, void *ring_mem, uint64_t gpa);
+void split_driver_done(struct vq_driver *vq);
+int split_driver_add(struct vq_driver *vq, const struct vq_piece *pieces, unsigned n_out, unsigned n_in,
+                     void *cookie);
+void split_driver_publish(struct vq_driver *vq);
+bool split_driver_kick_needed(struct vq_driver *vq);
+int split_driver_reap(struct vq_driver *vq, struct vq_used *used, unsigned max);
+bool split_driver_call_enable(struct vq_driver *vq);
+bool split_driver_call_enable_delayed(struct vq_driver *vq);
+void split_driver_call_disable(struct vq_driver *vq);
+bool split_driver_used_pending(const struct vq_driver *vq);
+void *split_driver_drain(struct vq_driver *vq);
+unsigned split_driver_free(const struct vq_driver *vq);
+void split_driver_state(const struct vq_driver *vq, struct vq_state *ret_state);
