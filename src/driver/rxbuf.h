@@ -21,15 +21,16 @@
 /* ---- slab ---- */
 
 struct rxbuf_page {
-        uint32_t refs;
+        uint16_t refs;   /* buffers that touch it, and one while it is in a current fragment; 0: free */
+        uint16_t in_use; /* of the first page of a block of eight: how many of them are not free */
 };
 
 struct rxbuf_slab {
         uint8_t *base;            /* page-aligned shared memory */
         struct rxbuf_page *pages; /* one a page */
         uint32_t n_pages, free_pages;
-        uint32_t block;    /* where the search for eight free pages goes on */
-        bool single_pages; /* no high order: for tests and comparison */
+        uint32_t next;     /* block where the next search begins */
+        bool single_pages; /* give no 32 KiB: for comparison */
 };
 
 /* `size` is cut down to whole pages; `pages` has size / RXBUF_PAGE records. */
@@ -45,11 +46,10 @@ struct rx_buffer {
 
 struct rxbuf_config {
         enum vw_rx_buffers mode;
-        uint32_t hdr_len; /* of the virtio header */
-        uint32_t minimum; /* of a whole buffer, from rxbuf_minimum(); 0: RXBUF_DATA_MIN rules */
-        uint32_t frame;   /* longest frame without GSO, MTU + 18: the size in `mtu` mode */
-        uint32_t
-                headroom; /* bytes kept free before each buffer; then the rest of a fragment is wasted, not joined */
+        uint32_t hdr_len;  /* of the virtio header */
+        uint32_t minimum;  /* of a whole buffer, from rxbuf_minimum(); 0: RXBUF_DATA_MIN rules */
+        uint32_t frame;    /* longest frame without GSO, MTU + 18: the size in `mtu` mode */
+        uint32_t headroom; /* kept free before each buffer; then rests are wasted, not joined */
 };
 
 struct rxbuf {
@@ -57,13 +57,15 @@ struct rxbuf {
         struct rxbuf_slab *slab;
         struct ewma average; /* of whole packets */
         /* the current fragment, in bytes from the slab's base */
-        uint32_t pos, end;
+        uint32_t begin, pos, end;
+        uint32_t hole; /* of the buffer that ended it, if one did */
         uint32_t held; /* first page that is still counted for the fragment itself */
-        uint32_t undo; /* pos before the last cut */
-        /* counters */
-        uint64_t taken, returned;    /* bytes cut off fragments (holes included), and of buffers put back */
-        uint64_t holes;              /* bytes that joined a buffer */
-        uint64_t wasted;             /* bytes that did not, in headroom mode */
+        /* counters, bytes: opened == taken + wasted + what the current fragment has left */
+        uint64_t opened;             /* fragments taken from the slab */
+        uint64_t taken;              /* the sum of truesize of all buffers cut */
+        uint64_t returned;           /* the sum of truesize of those put back */
+        uint64_t holes;              /* joined a buffer; part of `taken` */
+        uint64_t wasted;             /* rests that joined none */
         uint64_t sizes[RXBUF_SIZES]; /* buffers by len in cache lines, before holes */
 };
 
@@ -86,11 +88,14 @@ static inline void rxbuf_note(struct rxbuf *r, uint32_t len)
 /* How long the next buffer will be: the statistic `buffer_size`. */
 uint32_t rxbuf_size(const struct rxbuf *r);
 
-/* The next buffer, or one of `len` bytes (a multiple of 64 up to RXBUF_FRAGMENT).  0 or -ENOMEM. */
+/* The next buffer.  0 or -ENOMEM.  It is shorter than rxbuf_size(), but not than the minimum, where the fragment has
+ * that much left; longer where a hole joins it.  rxbuf_get_sized(): `len` (up to RXBUF_FRAGMENT) rounded up to a cache
+ * line at least, for layouts that need all of a packet in one buffer. */
 int rxbuf_get(struct rxbuf *r, struct rx_buffer *ret_buf);
 int rxbuf_get_sized(struct rxbuf *r, uint32_t len, struct rx_buffer *ret_buf);
 
-/* Takes back the last rxbuf_get(), when the ring had no place for it: as if it had not been. */
+/* Puts back a buffer that the ring had no place for: the last one as if it had not been cut, so that failures leave
+ * no holes; of several take the latest first. */
 void rxbuf_undo(struct rxbuf *r, const struct rx_buffer *buf);
 
 /* The buffer is no longer used, in any order. */

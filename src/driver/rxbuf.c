@@ -1,0 +1,252 @@
+#include "driver/rxbuf.h"
+
+#include <errno.h>
+
+#include "base/check.h"
+
+#define BLOCK_PAGES (RXBUF_FRAGMENT / RXBUF_PAGE)
+
+static_assert(RXBUF_FRAGMENT % RXBUF_PAGE == 0 && RXBUF_PAGE % CACHE_LINE == 0,
+              "fragments are pages, of lines");
+
+/* ---- slab ---- */
+
+void rxbuf_slab_init(struct rxbuf_slab *s, void *base, size_t size, struct rxbuf_page *pages)
+{
+        check(size / RXBUF_PAGE <= UINT32_MAX / RXBUF_PAGE);
+        *s = (struct rxbuf_slab){
+                .base = base,
+                .pages = pages,
+                .n_pages = (uint32_t)(size / RXBUF_PAGE),
+                .free_pages = (uint32_t)(size / RXBUF_PAGE),
+        };
+        for (uint32_t i = 0; i < s->n_pages; i++)
+                pages[i] = (struct rxbuf_page){ 0 };
+}
+
+static void page_hold(struct rxbuf_slab *s, uint32_t page)
+{
+        check(page < s->n_pages && s->pages[page].refs < UINT16_MAX);
+        if (s->pages[page].refs++ > 0)
+                return;
+        s->pages[page / BLOCK_PAGES * BLOCK_PAGES].in_use++;
+        s->free_pages--;
+}
+
+static void page_drop(struct rxbuf_slab *s, uint32_t page)
+{
+        check(page < s->n_pages && s->pages[page].refs > 0);
+        if (--s->pages[page].refs > 0)
+                return;
+        s->pages[page / BLOCK_PAGES * BLOCK_PAGES].in_use--;
+        s->free_pages++;
+}
+
+static void hold_span(struct rxbuf_slab *s, uint32_t start, uint32_t len)
+{
+        for (uint32_t page = start / RXBUF_PAGE; page <= (start + len - 1) / RXBUF_PAGE; page++)
+                page_hold(s, page);
+}
+
+static void drop_span(struct rxbuf_slab *s, uint32_t start, uint32_t len)
+{
+        for (uint32_t page = start / RXBUF_PAGE; page <= (start + len - 1) / RXBUF_PAGE; page++)
+                page_drop(s, page);
+}
+
+/* Eight free pages of one block, else a page of a block that is in use anyway, else any page.  Returns how many pages from
+ * *ret_page on are free for a fragment; 0: none. */
+static uint32_t find_pages(struct rxbuf_slab *s, uint32_t *ret_page)
+{
+        uint32_t blocks = (s->n_pages + BLOCK_PAGES - 1) / BLOCK_PAGES;
+        uint32_t found = blocks, page;
+
+        for (uint32_t i = 0; i < blocks && s->free_pages > 0; i++) {
+                uint32_t block = (s->next + i) % blocks, first = block * BLOCK_PAGES;
+                uint32_t n = MIN(BLOCK_PAGES, s->n_pages - first);
+
+                if (n == BLOCK_PAGES && s->pages[first].in_use == 0) {
+                        s->next = block;
+                        if (!s->single_pages) {
+                                *ret_page = first;
+                                return BLOCK_PAGES;
+                        }
+                }
+                if (s->pages[first].in_use < n && (found == blocks || s->pages[first].in_use > 0)) {
+                        found = block;
+                        if (s->single_pages)
+                                break;
+                }
+        }
+        if (found == blocks)
+                return 0;
+        for (page = found * BLOCK_PAGES; s->pages[page].refs > 0;)
+                page++;
+        *ret_page = page;
+        return 1;
+}
+
+/* ---- sizes ---- */
+
+uint32_t rxbuf_minimum(uint32_t ring, uint32_t longest)
+{
+        return (longest + ring - 1) / ring;
+}
+
+static uint32_t line_up(uint32_t len)
+{
+        return ALIGN_UP(len, (uint32_t)CACHE_LINE);
+}
+
+static uint32_t data_minimum(const struct rxbuf_config *c)
+{
+        return MAX(RXBUF_DATA_MIN, c->minimum > c->hdr_len ? c->minimum - c->hdr_len : 0);
+}
+
+uint32_t rxbuf_size(const struct rxbuf *r)
+{
+        const struct rxbuf_config *c = &r->config;
+        uint32_t data = ewma_read(&r->average);
+
+        if (c->mode == VW_BUFFERS_PAGE)
+                data = RXBUF_PAGE;
+        else if (c->mode == VW_BUFFERS_MTU)
+                data = c->frame;
+        data = MIN(MAX(data, data_minimum(c)), RXBUF_PAGE - c->hdr_len - c->headroom);
+        return line_up(c->hdr_len + data);
+}
+
+/* ---- the current fragment ---- */
+
+int rxbuf_init(struct rxbuf *r, const struct rxbuf_config *config, struct rxbuf_slab *slab)
+{
+        uint32_t headroom = line_up(config->headroom);
+
+        if (headroom >= RXBUF_PAGE || config->hdr_len + data_minimum(config) > RXBUF_PAGE - headroom)
+                return -EINVAL;
+        *r = (struct rxbuf){ .config = *config, .slab = slab };
+        r->config.headroom = headroom;
+        return 0;
+}
+
+void rxbuf_set_mode(struct rxbuf *r, enum vw_rx_buffers mode)
+{
+        r->config.mode = mode;
+}
+
+/* Pages that lie behind the fragment's position are the buffers' alone. */
+static void drop_passed_pages(struct rxbuf *r)
+{
+        while (r->held < r->pos / RXBUF_PAGE)
+                page_drop(r->slab, r->held++);
+}
+
+static void close_fragment(struct rxbuf *r)
+{
+        r->wasted += r->end - r->pos;
+        r->begin = r->pos = r->end;
+        drop_passed_pages(r);
+}
+
+static int open_fragment(struct rxbuf *r, uint32_t need)
+{
+        uint32_t page = 0, n = find_pages(r->slab, &page);
+
+        if (n * RXBUF_PAGE < need)
+                return -ENOMEM;
+        close_fragment(r);
+        r->begin = r->pos = page * RXBUF_PAGE;
+        r->end = (page + n) * RXBUF_PAGE;
+        r->held = page;
+        hold_span(r->slab, r->pos, n * RXBUF_PAGE);
+        r->opened += n * RXBUF_PAGE;
+        return 0;
+}
+
+void rxbuf_done(struct rxbuf *r)
+{
+        if (r->slab)
+                close_fragment(r);
+}
+
+/* Cuts `len` bytes and what belongs to them off the fragment, which has room for them. */
+static void cut(struct rxbuf *r, uint32_t len, struct rx_buffer *ret_buf)
+{
+        uint32_t start = r->pos, need = r->config.headroom + len;
+        uint32_t rest = r->end - start - need;
+        uint32_t hole = r->config.headroom == 0 && rest < need ? rest : 0;
+
+        *ret_buf = (struct rx_buffer){
+                .ptr = r->slab->base + start + r->config.headroom,
+                .len = len + hole,
+                .truesize = need + hole,
+        };
+        hold_span(r->slab, start, need + hole);
+        r->pos += need + hole;
+        r->hole = hole;
+        r->taken += need + hole;
+        r->holes += hole;
+        r->sizes[MIN(len / CACHE_LINE, RXBUF_SIZES - 1)]++;
+}
+
+/* Exactly `len`, or as much as the fragment has left where that is `least` or more. */
+static int get(struct rxbuf *r, uint32_t len, uint32_t least, struct rx_buffer *ret_buf)
+{
+        uint32_t headroom = r->config.headroom;
+        int err;
+
+        drop_passed_pages(r);
+        if (r->end - r->pos < headroom + least) {
+                err = open_fragment(r, headroom + len);
+                if (err < 0)
+                        return err;
+        }
+        cut(r, MIN(len, r->end - r->pos - headroom), ret_buf);
+        return 0;
+}
+
+int rxbuf_get(struct rxbuf *r, struct rx_buffer *ret_buf)
+{
+        return get(r, rxbuf_size(r), line_up(r->config.hdr_len + data_minimum(&r->config)), ret_buf);
+}
+
+int rxbuf_get_sized(struct rxbuf *r, uint32_t len, struct rx_buffer *ret_buf)
+{
+        return get(r, line_up(len), line_up(len), ret_buf);
+}
+
+static uint32_t start_of(const struct rxbuf *r, const struct rx_buffer *buf)
+{
+        return (uint32_t)(buf->ptr - r->slab->base) - r->config.headroom;
+}
+
+void rxbuf_put(struct rxbuf *r, const struct rx_buffer *buf)
+{
+        drop_span(r->slab, start_of(r, buf), buf->truesize);
+        r->returned += buf->truesize;
+}
+
+void rxbuf_undo(struct rxbuf *r, const struct rx_buffer *buf)
+{
+        uint32_t start = start_of(r, buf);
+        uint32_t hole = r->pos == r->end ? r->hole : 0;
+
+        if (start < r->begin || start + buf->truesize != r->pos) {
+                rxbuf_put(r, buf);
+                return;
+        }
+        while (r->held > start / RXBUF_PAGE)
+                page_hold(r->slab, --r->held);
+        drop_span(r->slab, start, buf->truesize);
+        r->pos = start;
+        r->taken -= buf->truesize;
+        r->holes -= hole;
+        r->sizes[MIN((buf->len - hole) / CACHE_LINE, RXBUF_SIZES - 1)]--;
+}
+
+bool rxbuf_adjacent(const struct rxbuf *r, const struct rx_buffer *a, uint32_t len, const struct rx_buffer *b)
+{
+        uint32_t pa = (uint32_t)(a->ptr - r->slab->base), pb = (uint32_t)(b->ptr - r->slab->base);
+
+        return a->ptr + len == b->ptr && pa / RXBUF_FRAGMENT == pb / RXBUF_FRAGMENT;
+}
