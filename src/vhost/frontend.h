@@ -1,6 +1,9 @@
 /* The driver's side of a vhost-user session: each call sends a request and, where one is due, waits for its reply up to the
  * session's time limit.  Replies are untrusted: a wrong request number, size, flag or file descriptor fails the call with -EPROTO and
- * the session should then be closed.  Control thread. */
+ * the session should then be closed.  Control thread.
+ *
+ * Failures of every call: -EOPNOTSUPP, the protocol feature was not negotiated and nothing was sent; -EIO, the device refused and the
+ * session goes on; -ETIMEDOUT, -ECONNRESET, -EPROTO and others, the session is of no use any more.  fe->why says what it was. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,29 +12,34 @@
 
 struct vu_frontend {
         int sock;
-        int backend_req; /* our end of the back-end channel, or -1 */
-        int timeout_ms;
+        int backend_req;            /* our end of the back-end channel, or -1 */
+        int timeout_ms;             /* of one call */
         uint64_t features;          /* offered, device's */
         uint64_t protocol_features; /* negotiated */
+        bool config_changed;        /* the device said so, and dispatch has not told yet */
         struct vu_reader reader, backend_reader;
         const char *why; /* what the last failure was about */
 };
 
 /* Takes the socket. */
 void vu_frontend_init(struct vu_frontend *fe, int sock, int timeout_ms);
-void vu_frontend_done(struct vu_frontend *fe);
+void vu_frontend_done(struct vu_frontend *fe); /* a zero-filled one too */
 
 /* SET_OWNER, GET_FEATURES, and with PROTOCOL_FEATURES: negotiates `wanted` of them. */
 int vu_frontend_hello(struct vu_frontend *fe, uint64_t wanted_protocol_features);
 int vu_frontend_set_features(struct vu_frontend *fe, uint64_t features);
 int vu_frontend_queue_num(struct vu_frontend *fe, uint64_t *ret_num);
-int vu_frontend_set_mem(struct vu_frontend *fe, const struct vhost_user_region *regions, const int *fds, unsigned n);
-int vu_frontend_vring(struct vu_frontend *fe, unsigned index, uint32_t size, uint64_t desc, uint64_t avail, uint64_t used,
-                      uint32_t base);
-int vu_frontend_vring_fds(struct vu_frontend *fe, unsigned index, int kick, int call, int err); /* -1: none */
-int vu_frontend_vring_enable(struct vu_frontend *fe, unsigned index, bool on);
+int vu_frontend_set_mem(struct vu_frontend *fe, const struct vhost_user_region *regions, const int *fds,
+                        unsigned n);
+int vu_frontend_vring(struct vu_frontend *fe, unsigned index, uint32_t size, uint64_t desc, uint64_t avail,
+                      uint64_t used, uint32_t base);
+/* Call and err first, then kick, which starts the ring.  -1: none.  The fds stay the caller's. */
+int vu_frontend_vring_fds(struct vu_frontend *fe, unsigned index, int kick, int call, int err);
+int vu_frontend_vring_enable(struct vu_frontend *fe, unsigned index,
+                             bool on); /* without PROTOCOL_FEATURES: nothing to do */
 int vu_frontend_vring_stop(struct vu_frontend *fe, unsigned index, uint32_t *ret_base);
-int vu_frontend_get_config(struct vu_frontend *fe, uint32_t offset, uint32_t size, void *buf);
+int vu_frontend_get_config(struct vu_frontend *fe, uint32_t offset, uint32_t size,
+                           void *buf); /* up to 256 bytes */
 int vu_frontend_set_status(struct vu_frontend *fe, uint8_t status);
 int vu_frontend_get_status(struct vu_frontend *fe, uint8_t *ret_status);
 int vu_frontend_set_mtu(struct vu_frontend *fe, uint64_t mtu);

@@ -1,6 +1,7 @@
 /* vhost-user messages: bytes and file descriptors <-> struct.  Framing only; what a message means is backend.c's and frontend.c's. */
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum vu_request {
@@ -114,23 +115,34 @@ struct vu_msg {
         unsigned n_fds;
 };
 
-/* A message being received from a non-blocking socket, over as many reads as it takes. */
+/* The first bytes of every message. */
+#define VU_HEADER_SIZE 12
+
+/* A message being received from a non-blocking socket, over as many reads as it takes.  Zeroed is ready. */
 struct vu_reader {
         struct vu_msg msg;
         uint32_t have; /* bytes of header and payload so far */
 };
 
 /* 1: a whole message stands in r->msg (take its fds, then vu_msg_done()); 0: more is to come; -errno with *ret_why:
- * -ECONNRESET at an orderly end between messages, -EPROTO for a short header, a wrong version, a size over the limit, too many fds. */
+ * -ECONNRESET at an orderly end between messages, -EPROTO for an end inside one, a wrong version, a size over the limit, too many
+ * fds.  After an error the reader holds no fds and the stream is of no use any more. */
 int vu_read(struct vu_reader *r, int sock, const char **ret_why);
+
+/* What vu_read() is made of, for whoever gets bytes elsewhere.  Room: where the next bytes go and how many at most (never past the
+ * message's end).  Add: `len` bytes were put there; returns as vu_read(), without looking for an end. */
+void *vu_reader_room(struct vu_reader *r, size_t *ret_len);
+int vu_reader_add(struct vu_reader *r, size_t len, const char **ret_why);
 
 /* Closes the fds that nobody took and readies the reader for the next message. */
 void vu_msg_done(struct vu_reader *r);
 
-/* Sends a whole message; waits for room until `timeout_ms`.  0 or -errno.  Never SIGPIPE. */
+/* Sends a whole message; waits for room until `timeout_ms`.  0 or -errno: -ETIMEDOUT, -ECONNRESET.  Never SIGPIPE.  After an
+ * error a part of it may have been sent: the stream is of no use any more. */
 int vu_write(int sock, const struct vu_msg *msg, const int *fds, unsigned n_fds, int timeout_ms);
 
 /* Takes fd i out of the message: it is the caller's then. */
 int vu_take_fd(struct vu_msg *msg, unsigned i);
 
+/* "SET_OWNER" or "unknown request". */
 const char *vu_request_name(uint32_t request);
