@@ -169,6 +169,8 @@ struct vw_setting {
 /* "q3.tx-usecs=64", "adaptive=both".  Returns 0, -ENOENT (no such key), -ERANGE or -EINVAL; on failure *ret_why is a sentence in
  * thread-local storage that names key, value and limit. */
 VW_API int vw_setting_parse(const char *text, struct vw_setting *ret_setting, const char **ret_why);
+/* "q3.tx-usecs": queue and key alone, with the same refusals; the value is 0. */
+VW_API int vw_key_parse(const char *text, struct vw_setting *ret_setting, const char **ret_why);
 /* "64", "both": into buf. */
 VW_API void vw_setting_format(enum vw_key key, int64_t value, char *buf, size_t len);
 VW_API const char *vw_key_name(enum vw_key key);

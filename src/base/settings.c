@@ -91,18 +91,49 @@ static size_t parse_queue(const char *text, int64_t *ret_queue)
         return (size_t)(dot + 1 - text);
 }
 
-int vw_setting_parse(const char *text, struct vw_setting *ret_setting, const char **ret_why)
+/* The key with the queue before it, up to a '=' or the end, which *ret_end is set to. */
+static int parse_key(const char *text, struct vw_setting *ret_setting, const char **ret_end, const char **ret_why)
 {
-        int64_t queue = -1, value;
+        int64_t queue = -1;
         size_t prefix = parse_queue(text, &queue);
-        const char *name = text + prefix, *equals = name + strcspn(name, "="), *word = equals + 1;
-        const struct key *key = find_key(name, (size_t)(equals - name));
+        const char *name = text + prefix, *end = name + strcspn(name, "=");
+        const struct key *key = find_key(name, (size_t)(end - name));
 
         if (prefix && (queue < 0 || queue > QUEUE_MAX))
                 return refuse(-ERANGE, ret_why, "%.100s: the queue is not within q0..q%d", text, QUEUE_MAX);
         if (!key)
-                return refuse(-ENOENT, ret_why, "there is no setting %.*s", (int)MIN(equals - name, 100),
-                              name);
+                return refuse(-ENOENT, ret_why, "there is no setting %.*s", (int)MIN(end - name, 100), name);
+        *ret_setting = (struct vw_setting){ .queue = (int)queue, .key = (enum vw_key)(key - keys) };
+        *ret_end = end;
+        return 0;
+}
+
+int vw_key_parse(const char *text, struct vw_setting *ret_setting, const char **ret_why)
+{
+        struct vw_setting setting;
+        const char *end;
+        int r = parse_key(text, &setting, &end, ret_why);
+
+        if (r < 0)
+                return r;
+        if (*end)
+                return refuse(-EINVAL, ret_why, "%.100s is more than a key", text);
+        *ret_setting = setting;
+        return 0;
+}
+
+int vw_setting_parse(const char *text, struct vw_setting *ret_setting, const char **ret_why)
+{
+        struct vw_setting setting;
+        const struct key *key;
+        const char *equals, *word;
+        int64_t value;
+        int r = parse_key(text, &setting, &equals, ret_why);
+
+        if (r < 0)
+                return r;
+        key = &keys[setting.key];
+        word = equals + 1;
         if (!*equals)
                 return refuse(-EINVAL, ret_why, "%s needs a value, as in %s=%s", key->name, key->name,
                               key->words ? key->words : "64");
@@ -121,8 +152,8 @@ int vw_setting_parse(const char *text, struct vw_setting *ret_setting, const cha
         if (value > key->greatest)
                 return refuse(-ERANGE, ret_why, "%s=%.100s is over the limit %jd", key->name, word,
                               (intmax_t)key->greatest);
-        *ret_setting =
-                (struct vw_setting){ .queue = (int)queue, .key = (enum vw_key)(key - keys), .value = value };
+        setting.value = value;
+        *ret_setting = setting;
         return 0;
 }
 

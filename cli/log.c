@@ -1,0 +1,117 @@
+#include "log.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static const char *const level_words[] = { "error", "warn", "info", "debug", NULL };
+static const char *const format_words[] = { "text", "json", NULL };
+
+static struct log_config {
+        int level, format;
+} log_config = { .level = VW_LOG_INFO };
+
+static const struct opt rows[] = {
+        ROW_WORD(struct log_config, level, "log-level", level_words, "info",
+                 "least severe kind of line that is written"),
+        ROW_WORD(struct log_config, format, "log-format", format_words, "text", "json: one object a line"),
+};
+
+const struct opt_group log_options = {
+        .title = "log, on stderr", .rows = rows, .n_rows = ARRAY_LEN(rows), .into = &log_config
+};
+
+/* One write a line, so that lines of several threads do not mix. */
+static void write_line(const char *line, size_t len)
+{
+        if (write(STDERR_FILENO, line, len) < 0) {
+                /* nobody listens; there is no better place to say so */
+        }
+}
+
+static void write_text(enum vw_log_level level, const char *component, const char *text)
+{
+        char line[1024];
+        int n = snprintf(line, sizeof(line) - 1, "%s %s: %s", level_words[level], component, text);
+        size_t len = n < (int)sizeof(line) - 1 ? (size_t)n : sizeof(line) - 2;
+
+        for (size_t i = 0; i < len; i++)
+                if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+                        line[i] = '?';
+        line[len++] = '\n';
+        write_line(line, len);
+}
+
+/* Moves the key=value pairs at the end of the text into an object: {"text":"listening","path":"/run/a.sock"}. */
+static void split_pairs(char *text, json_t *object)
+{
+        json_t *pairs = json_object();
+        char *space;
+
+        while ((space = strrchr(text, ' '))) {
+                char *equals = strchr(space, '=');
+
+                if (!equals || equals == space + 1)
+                        break;
+                *space = *equals = '\0';
+                json_object_set_new(pairs, space + 1, json_string(equals + 1));
+        }
+        json_object_set_new(object, "text", json_string(text));
+        json_object_update_missing(object, pairs);
+        json_decref(pairs);
+}
+
+static void write_json(enum vw_log_level level, const char *component, const char *text)
+{
+        json_t *object = json_object();
+        char copy[1024], *line;
+        struct timespec now;
+        size_t len;
+
+        snprintf(copy, sizeof(copy), "%s", text);
+        for (char *c = copy; *c; c++)
+                if ((unsigned char)*c > '~') /* JSON is UTF-8, and a path need not be */
+                        *c = '?';
+        clock_gettime(CLOCK_REALTIME, &now);
+        json_object_set_new(object, "time_ms", json_integer(now.tv_sec * 1000LL + now.tv_nsec / 1000000));
+        json_object_set_new(object, "level", json_string(level_words[level]));
+        json_object_set_new(object, "component", json_string(component));
+        split_pairs(copy, object);
+        line = json_dumps(object, JSON_COMPACT);
+        json_decref(object);
+        if (!line)
+                return;
+        len = strlen(line);
+        line[len] = '\n'; /* in the place of the final zero */
+        write_line(line, len + 1);
+        free(line);
+}
+
+static void on_event(void *ctx, enum vw_log_level level, const char *component, const char *text)
+{
+        (void)ctx;
+        (log_config.format ? write_json : write_text)(level, component, text);
+}
+
+void log_start(void)
+{
+        vw_set_log((enum vw_log_level)log_config.level, on_event, NULL);
+}
+
+void log_say(enum vw_log_level level, const char *component, const char *fmt, ...)
+{
+        char text[768];
+        va_list ap;
+
+        if ((int)level > log_config.level)
+                return;
+        va_start(ap, fmt);
+        vsnprintf(text, sizeof(text), fmt, ap);
+        va_end(ap);
+        on_event(NULL, level, component, text);
+}
