@@ -5,11 +5,14 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "port/capture.h"
 #include "port/spec.h"
 
 struct vw_port {
         struct vw_port_ops ops; /* complete */
         void *self;
+        unsigned n_lanes;
+        struct capture *capture; /* control thread makes it, lanes read; NULL until the first */
 };
 
 /* ---- what a port does that leaves a call out ---- */
@@ -100,6 +103,7 @@ struct vw_port *vw_port_new(const struct vw_port_ops *ops, void *self)
         if (!port)
                 return NULL;
         port->self = self;
+        port->n_lanes = VW_QUEUE_PAIRS_MAX;
 #define TAKE(call) port->ops.call = ops->call ? ops->call : default_##call
         TAKE(close);
         TAKE(info);
@@ -143,6 +147,7 @@ int vw_port_open(const char *spec, const struct vw_port_config *config, struct v
                         ops->close(self);
                 return port_refuse(ret_why, ENOMEM, spec, "no memory");
         }
+        port->n_lanes = config->pairs;
         *ret_port = port;
         return 0;
 }
@@ -152,6 +157,7 @@ void vw_port_close(struct vw_port *port)
         if (!port)
                 return;
         port->ops.close(port->self);
+        capture_free(port->capture);
         free(port);
 }
 
@@ -192,6 +198,30 @@ int vw_port_set_active(struct vw_port *port, unsigned pairs)
         return port->ops.set_active(port->self, pairs);
 }
 
+int vw_port_capture(struct vw_port *port, int fd)
+{
+        struct capture *c = port->capture;
+
+        if (fd < 0) {
+                if (c)
+                        capture_stop(c);
+                return 0;
+        }
+        if (!c) {
+                int r = capture_new(port->n_lanes, &c);
+
+                if (r < 0)
+                        return r;
+                store_release(&port->capture, c);
+        }
+        return capture_start(c, fd);
+}
+
+uint64_t vw_port_capture_lost(const struct vw_port *port)
+{
+        return port->capture ? capture_lost(port->capture) : 0;
+}
+
 /* ---- the lane's worker thread ---- */
 
 int vw_port_fd(const struct vw_port *port, unsigned lane)
@@ -201,12 +231,28 @@ int vw_port_fd(const struct vw_port *port, unsigned lane)
 
 int vw_port_tx(struct vw_port *port, unsigned lane, struct vw_pkt *pkts, unsigned n, int *result)
 {
-        return port->ops.tx(port->self, lane, pkts, n, result);
+        struct capture *c = load_acquire(&port->capture);
+        uint64_t ns;
+        int taken;
+
+        if (likely(!c || !capture_on(c)))
+                return port->ops.tx(port->self, lane, pkts, n, result);
+        ns = capture_clock();
+        taken = port->ops.tx(port->self, lane, pkts, n, result);
+        for (int i = 0; i < taken; i++)
+                if (result[i] == 0)
+                        capture_frame(c, lane, &pkts[i], ns);
+        return taken;
 }
 
 int vw_port_rx(struct vw_port *port, unsigned lane, struct vw_pkt *pkt)
 {
-        return port->ops.rx(port->self, lane, pkt);
+        struct capture *c = load_acquire(&port->capture);
+        int r = port->ops.rx(port->self, lane, pkt);
+
+        if (unlikely(c) && r == 1 && capture_on(c))
+                capture_frame(c, lane, pkt, capture_clock());
+        return r;
 }
 
 uint64_t vw_port_deadline(const struct vw_port *port, unsigned lane)
