@@ -162,7 +162,7 @@ int netlink_set(struct netlink *nl, unsigned index, const struct netlink_change 
         struct nlmsghdr *request = mnl_nlmsg_put_header(buf);
         struct ifinfomsg *info;
 
-        request->nlmsg_type = RTM_NEWLINK;
+        request->nlmsg_type = RTM_SETLINK;
         info = mnl_nlmsg_put_extra_header(request, sizeof(*info));
         info->ifi_index = (int)index;
         if (change->up)

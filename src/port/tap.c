@@ -236,8 +236,11 @@ static int tap_set_active(void *self, unsigned pairs)
                 struct ifreq req = { .ifr_flags = more ? IFF_ATTACH_QUEUE : IFF_DETACH_QUEUE };
                 unsigned lane = more ? tap->active : tap->active - 1;
 
-                if (ioctl(tap->lanes[lane].fd, TUNSETQUEUE, &req) < 0)
-                        return errno == EBADFD ? -ENODEV : -errno;
+                if (ioctl(tap->lanes[lane].fd, TUNSETQUEUE, &req) < 0) {
+                        int r = -errno;
+
+                        return refresh(tap) ? r : -ENODEV;
+                }
                 tap->active += more ? 1 : -1u;
         }
         return 0;
