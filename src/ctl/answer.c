@@ -72,11 +72,11 @@ static bool only(struct call *call, const char *name)
         const char *key;
         json_t *value;
 
-        json_object_foreach(call->args, key, value) if (!name || strcmp(key, name))
-        {
-                fail(call, CTL_UNKNOWN_KEY, "there is no argument %.100s here", key);
-                return false;
-        }
+        json_object_foreach (call->args, key, value)
+                if (!name || strcmp(key, name)) {
+                        fail(call, CTL_UNKNOWN_KEY, "there is no argument %.100s here", key);
+                        return false;
+                }
         return true;
 }
 
@@ -109,67 +109,65 @@ static int on_stats(struct call *call)
         return 0;
 }
 
-static void add_setting(struct text *t, const char *name, enum vw_key key, int64_t value)
+/* A number as a number, a word as a string. */
+static void add_setting(json_t *object, const char *name, enum vw_key key, int64_t value)
 {
         char word[32];
 
         vw_setting_format(key, value, word, sizeof(word));
-        text_next(t);
-        text_add_json(t, name);
-        text_add(t, ":");
-        if (*word >= '0' && *word <= '9')
-                text_add(t, "%s", word);
-        else
-                text_add_json(t, word);
+        json_object_set_new(object, name,
+                            *word >= '0' && *word <= '9' ? json_integer(value) : json_string(word));
 }
 
-static int get_all(struct call *call)
+static void get_all(struct call *call, json_t *object)
 {
         int64_t value;
 
         for (enum vw_key key = 0; key < VW_KEY_COUNT; key++)
                 if (vw_key_known(key, call->ops->driver) && !call->ops->get(call->ctx, -1, key, &value))
-                        add_setting(&call->value, vw_key_name(key), key, value);
-        return 0;
+                        add_setting(object, vw_key_name(key), key, value);
 }
 
-static int get_one(struct call *call, const json_t *name)
+static int get_one(struct call *call, json_t *object, const char *name)
 {
-        const char *text = json_string_value(name), *why;
         struct vw_setting s;
+        const char *why;
         int64_t value;
         int r;
 
-        if (!text)
+        if (!name)
                 return fail(call, CTL_INVALID_VALUE, "a key is a string");
-        r = vw_key_parse(text, &s, &why);
+        r = vw_key_parse(name, &s, &why);
         if (r < 0)
                 return fail(call, class_of(r), "%s", why);
         if (!vw_key_known(s.key, call->ops->driver))
                 return fail(call, CTL_UNKNOWN_KEY, "this end has no setting %s", vw_key_name(s.key));
         r = call->ops->get(call->ctx, s.queue, s.key, &value);
         if (r < 0)
-                return fail(call, class_of(r), "%.100s: this queue has no such setting", text);
-        add_setting(&call->value, text, s.key, value);
+                return fail(call, class_of(r), "%.100s: this queue has no such setting", name);
+        add_setting(object, name, s.key, value);
         return 0;
 }
 
 static int on_get(struct call *call)
 {
-        json_t *keys = json_object_get(call->args, "keys"), *name;
-        size_t i;
+        json_t *keys = json_object_get(call->args, "keys"), *object;
+        char *words;
         int r = 0;
 
         if (!only(call, "keys"))
                 return -1;
         if (keys && !json_is_array(keys))
                 return fail(call, CTL_INVALID_VALUE, "keys is a list of strings");
-        text_add(&call->value, "{");
-        if (keys)
-                json_array_foreach(keys, i, name) r = r < 0 ? r : get_one(call, name);
-        else
-                r = get_all(call);
-        text_add(&call->value, "}");
+        object = json_object();
+        if (!keys)
+                get_all(call, object);
+        for (size_t i = 0; i < json_array_size(keys) && r == 0; i++)
+                r = get_one(call, object, json_string_value(json_array_get(keys, i)));
+        words = json_dumps(object, JSON_COMPACT);
+        json_decref(object);
+        text_add(&call->value, "%s", words ? words : "{}");
+        free(words);
         return r;
 }
 
@@ -206,8 +204,7 @@ static int on_set(struct call *call)
         settings = calloc(json_object_size(call->args), sizeof(*settings));
         if (!settings)
                 return fail(call, CTL_IO_ERROR, "out of memory");
-        json_object_foreach(call->args, key, value)
-        {
+        json_object_foreach (call->args, key, value) {
                 r = parse_setting(key, value, &settings[n], &why);
                 if (r < 0) {
                         fail(call, class_of(r), "%s", why);

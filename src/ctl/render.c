@@ -75,7 +75,7 @@ static void print_head(FILE *out, const json_t *stats)
                 string(stats, "state"));
         print_uptime(out, number(stats, "uptime_us"));
         if (json_is_object(port)) {
-                fprintf(out, "  port %s %s, link %s", string(port, "kind"), string(port, "name"),
+                fprintf(out, "\nport      %s %s, link %s", string(port, "kind"), string(port, "name"),
                         string(port, "link"));
                 if (number(port, "dropped"))
                         fprintf(out, ", %" PRIu64 " lost by the kernel", number(port, "dropped"));
@@ -89,8 +89,7 @@ static void print_words(FILE *out, const char *label, const json_t *words, unsig
         const json_t *word;
         size_t i;
 
-        json_array_foreach(words, i, word)
-        {
+        json_array_foreach (words, i, word) {
                 const char *text = json_string_value(word);
 
                 if (at > indent && at + strlen(text) + 1 > width)
@@ -226,7 +225,9 @@ static const json_t *queue_of_index(const json_t *stats, uint64_t index)
         const json_t *queues = json_object_get(stats, "queues"), *queue;
         size_t i;
 
-        json_array_foreach(queues, i, queue) if (number(queue, "index") == index) return queue;
+        json_array_foreach (queues, i, queue)
+                if (number(queue, "index") == index)
+                        return queue;
         return NULL;
 }
 
@@ -240,8 +241,7 @@ void render_rates(FILE *out, const json_t *before, const json_t *after)
         print_head(out, after);
         fprintf(out, "%-10s %12s %10s %10s %12s %12s %10s  %s\n", "queue", "packets/s", "Mbit/s", "kicks/s",
                 is_driver(after) ? "interrupts/s" : "calls/s", "packets/kick", "drops/s", "state");
-        json_array_foreach(queues, i, q)
-        {
+        json_array_foreach (queues, i, q) {
                 const json_t *old = queue_of_index(before, number(q, "index"));
                 double packets = rate(counter(old, VW_C_packets), counter(q, VW_C_packets), s);
                 double kicks = rate(counter(old, VW_C_kicks), counter(q, VW_C_kicks), s);
@@ -306,8 +306,7 @@ static void print_counter_family(FILE *out, const json_t *stats, enum vw_counter
         size_t i;
 
         snprintf(name, sizeof(name), "vwire_queue_%s%s", vw_counter_name(c), level ? "" : "_total");
-        json_array_foreach(queues, i, q)
-        {
+        json_array_foreach (queues, i, q) {
                 if (!json_object_get(json_object_get(q, "counters"), vw_counter_name(c)))
                         continue;
                 if (!begun)
@@ -327,13 +326,13 @@ static void print_drops(FILE *out, const json_t *stats)
         if (!json_array_size(queues))
                 return;
         print_family(out, "vwire_queue_drops_total", "counter", "packets dropped, by reason");
-        json_array_foreach(queues, i, q) for (enum vw_drop d = VW_DROP_NONE + 1; d < VW_DROP_COUNT; d++)
-        {
-                print_sample(out, "vwire_queue_drops_total", stats, q);
-                fputc(',', out);
-                print_label(out, "reason", vw_drop_name(d));
-                fprintf(out, "} %" PRIu64 "\n", number(json_object_get(q, "drops"), vw_drop_name(d)));
-        }
+        json_array_foreach (queues, i, q)
+                for (enum vw_drop d = VW_DROP_NONE + 1; d < VW_DROP_COUNT; d++) {
+                        print_sample(out, "vwire_queue_drops_total", stats, q);
+                        fputc(',', out);
+                        print_label(out, "reason", vw_drop_name(d));
+                        fprintf(out, "} %" PRIu64 "\n", number(json_object_get(q, "drops"), vw_drop_name(d)));
+                }
 }
 
 static void print_conditions(FILE *out, const json_t *stats, const char *name, const char *help,
@@ -345,8 +344,7 @@ static void print_conditions(FILE *out, const json_t *stats, const char *name, c
         if (!json_array_size(queues))
                 return;
         print_family(out, name, "gauge", help);
-        json_array_foreach(queues, i, q)
-        {
+        json_array_foreach (queues, i, q) {
                 bool is =
                         wanted ? !strcmp(condition(q), wanted) : json_is_string(json_object_get(q, "broken"));
 
@@ -386,9 +384,9 @@ static bool contains(const json_t *list, const char *word)
         const json_t *value;
         size_t i;
 
-        json_array_foreach(list, i,
-                           value) if (!strcmp(json_string_value(value) ? json_string_value(value) : "",
-                                              word)) return true;
+        json_array_foreach (list, i, value)
+                if (!strcmp(json_string_value(value) ? json_string_value(value) : "", word))
+                        return true;
         return false;
 }
 
@@ -413,8 +411,7 @@ void render_settings(FILE *out, const json_t *settings)
         const char *key;
         const json_t *value;
 
-        json_object_foreach((json_t *)settings, key, value)
-        {
+        json_object_foreach ((json_t *)settings, key, value) {
                 if (json_is_string(value))
                         fprintf(out, "%s=%s\n", key, json_string_value(value));
                 else
@@ -427,6 +424,6 @@ void render_why(FILE *out, const json_t *why)
         const json_t *queues = json_object_get(why, "queues"), *q;
         size_t i;
 
-        json_array_foreach(queues, i, q)
+        json_array_foreach (queues, i, q)
                 fprintf(out, "q%" PRIu64 ": %s\n", number(q, "index"), string(q, "text"));
 }
