@@ -96,14 +96,10 @@ static uint32_t default_rx_max(const void *self, unsigned lane)
 
 /* ---- birth and death ---- */
 
-struct vw_port *vw_port_new(const struct vw_port_ops *ops, void *self)
+static void port_init(struct vw_port *port, const struct vw_port_ops *ops, void *self, unsigned lanes)
 {
-        struct vw_port *port = calloc(1, sizeof(*port));
-
-        if (!port)
-                return NULL;
         port->self = self;
-        port->n_lanes = VW_QUEUE_PAIRS_MAX;
+        port->n_lanes = lanes;
 #define TAKE(call) port->ops.call = ops->call ? ops->call : default_##call
         TAKE(close);
         TAKE(info);
@@ -119,6 +115,14 @@ struct vw_port *vw_port_new(const struct vw_port_ops *ops, void *self)
         TAKE(deadline);
         TAKE(rx_max);
 #undef TAKE
+}
+
+struct vw_port *vw_port_new(const struct vw_port_ops *ops, void *self)
+{
+        struct vw_port *port = calloc(1, sizeof(*port));
+
+        if (port)
+                port_init(port, ops, self, VW_QUEUE_PAIRS_MAX);
         return port;
 }
 
@@ -138,16 +142,15 @@ int vw_port_open(const char *spec, const struct vw_port_config *config, struct v
         r = port_spec_parse(spec, &open, &args, ret_why);
         if (r < 0)
                 return r;
-        r = open(&args, config, &ops, &self, ret_why);
-        if (r < 0)
-                return r;
-        port = vw_port_new(ops, self);
-        if (!port) {
-                if (ops->close)
-                        ops->close(self);
+        port = calloc(1, sizeof(*port));
+        if (!port)
                 return port_refuse(ret_why, ENOMEM, spec, "no memory");
+        r = open(&args, config, &ops, &self, ret_why);
+        if (r < 0) {
+                free(port);
+                return r;
         }
-        port->n_lanes = config->pairs;
+        port_init(port, ops, self, config->pairs);
         *ret_port = port;
         return 0;
 }
