@@ -1,18 +1,24 @@
-/* Adaptive coalescing of one queue: which (usecs, frames) fit the load of the moment.  See moderation.c.
+/* Adaptive coalescing of one queue: whether to hold calls back, for the load of the moment.  See moderation.c.
  *
- * After each publication: moderation_note(); when it returns true, give `wanted` to coalesce_set() and say so with
- * moderation_apply().  Not applying is fine: it goes on measuring and asks again.  A zeroed struct is off with no
- * hold allowed: use moderation_init().  Time is in ns; owner: the worker. */
+ * moderation_publish() stands where coalesce_note() stands on a queue that is not adaptive; it is made of the functions
+ * below it, for whoever wants to know or refuse what it decides.  A zeroed struct never holds.  Time is in ns; owner: the
+ * worker. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "device/coalesce.h"
 
 struct moderation_profile {
         uint32_t usecs, frames;
 };
 
-#define MODERATION_PROFILES 4
-extern const struct moderation_profile moderation_profiles[MODERATION_PROFILES]; /* [0] is off */
+/* Publications in a row and what they looked like. */
+struct moderation_window {
+        uint32_t events, packets;
+        uint32_t crowded; /* events with more than one packet outstanding */
+        uint64_t span;    /* ns between the one before the first and the last; pauses are cut short */
+};
 
 enum moderation_step { MODERATION_NOTE, MODERATION_APPLY };
 
@@ -20,41 +26,61 @@ enum moderation_step { MODERATION_NOTE, MODERATION_APPLY };
 struct moderation_event {
         uint64_t now;
         uint32_t n, outstanding;
-        uint8_t step;   /* enum moderation_step */
-        uint8_t wanted; /* the profile decided on */
+        enum moderation_step step;
+        bool wanted, holds;
 };
 
 struct moderation_trace;
 
 struct moderation {
-        unsigned level;  /* profile in force */
-        unsigned wanted; /* profile asked for */
-        unsigned top;    /* highest profile that the bounds allow */
+        struct moderation_profile profile; /* when on; either zero: never */
+        bool on;                           /* in force */
+        bool wanted;                       /* asked for; they differ until moderation_apply() */
+        bool holds;                        /* the last publication may be held */
+        uint64_t last;                     /* when it was */
 
-        uint64_t last;     /* time of the last publication */
-        uint64_t gap;      /* mean time between packets, 8 fraction bits */
-        uint32_t together; /* mean share of packets that had company, of MODERATION_ONE */
-        uint32_t seen;     /* packets since the last decision */
-        uint32_t lonely; /* publications in a row of one packet that a hold would have kept waiting in vain */
-        uint64_t barred[MODERATION_PROFILES];  /* not before this time */
-        uint64_t penalty[MODERATION_PROFILES]; /* how long the next bar lasts */
-        uint64_t entered;                      /* when the profile in force came into force */
-        uint64_t gap_before;                   /* `gap` just before that */
-        uint64_t changes;                      /* profiles applied */
-        struct moderation_trace *trace;        /* or NULL */
+        struct moderation_window window; /* being filled */
+        struct moderation_window trial; /* all of the time since it went on, until that has shown its worth */
+        bool proven;
+        uint64_t pace; /* ns a packet: before it went on, then of the trial, << 8 */
+        uint64_t mean; /* ns a packet since, slowly, << 8 */
+
+        uint64_t hold_began; /* of the last hold */
+        uint32_t held;       /* packets in it; 0: none is under way */
+        bool joined;         /* another publication came within it */
+        uint32_t fruitless;  /* holds in a row that nothing joined */
+
+        uint64_t entered;               /* went on */
+        bool left;                      /* because holds were fruitless: was that true? */
+        uint64_t barred;                /* not on before this time */
+        uint64_t penalty;               /* the next bar */
+        uint64_t remeasure;             /* how long a pace is trusted */
+        uint64_t changes;               /* times that it went on or off */
+        struct moderation_trace *trace; /* or NULL */
 };
 
-/* Profiles stay within the bounds (VW_USECS_MAX and VW_FRAMES_MAX, or less). */
+/* Holds within these bounds: 64 us and 64 packets, or less. */
 void moderation_init(struct moderation *m, uint32_t usecs_max, uint32_t frames_max);
 
 /* `n` packets were published at `now`; `outstanding` counts these and those known to wait behind them (in the ring for
- * tx, in the port for rx).  True: moderation_wanted() should come into force. */
+ * tx, in the port for rx).  True: time for a call.  Sets `c` as it decides. */
+bool moderation_publish(struct moderation *m, struct coalesce *c, uint32_t n, uint32_t outstanding,
+                        uint64_t now);
+
+/* The decision alone.  True: moderation_wanted() should come into force; then call moderation_apply().  Not applying it
+ * is fine: it goes on measuring, and asks again. */
 bool moderation_note(struct moderation *m, uint32_t n, uint32_t outstanding, uint64_t now);
 void moderation_apply(struct moderation *m, uint64_t now);
 
 static inline struct moderation_profile moderation_wanted(const struct moderation *m)
 {
-        return moderation_profiles[m->wanted];
+        return m->wanted ? m->profile : (struct moderation_profile){ 0 };
+}
+
+/* Whether the publication just noted may wait, as far as the profile goes: if not, flush. */
+static inline bool moderation_holds(const struct moderation *m)
+{
+        return m->holds;
 }
 
 /* ---- traces ---- */
@@ -70,5 +96,5 @@ void moderation_trace_begin(struct moderation *m, struct moderation_trace *t, st
                             unsigned max);
 void moderation_trace_end(struct moderation *m);
 
-/* Runs the record again: returns t->n when every decision comes out the same, else the place of the first that does not. */
+/* Runs the record again: t->n when every decision comes out the same, else the place of the first that does not. */
 unsigned moderation_replay(const struct moderation_trace *t);
