@@ -8,22 +8,26 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NETNS_DIR "/run/netns"
-
-int netns_open(const char *name)
+static int open_ns(const char *before, const char *name, const char *after)
 {
         char path[PATH_MAX];
         int fd;
 
+        snprintf(path, sizeof(path), "%s%s%s", before, name, after);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        return fd < 0 ? -errno : fd;
+}
+
+int netns_open(const char *name)
+{
+        int fd;
+
         if (strchr(name, '/') || name[0] == '.')
                 return -EINVAL;
-        snprintf(path, sizeof(path), NETNS_DIR "/%s", name);
-        fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0 && errno == ENOENT && strspn(name, "0123456789") == strlen(name)) {
-                snprintf(path, sizeof(path), "/proc/%s/ns/net", name);
-                fd = open(path, O_RDONLY | O_CLOEXEC);
-        }
-        return fd < 0 ? -errno : fd;
+        fd = open_ns("/run/netns/", name, "");
+        if (fd == -ENOENT && strspn(name, "0123456789") == strlen(name))
+                fd = open_ns("/proc/", name, "/ns/net");
+        return fd;
 }
 
 struct call {
