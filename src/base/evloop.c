@@ -12,6 +12,7 @@
 struct evloop {
         int epfd;
         struct ev_watch *watches;
+        uint64_t turn;
         /* events being handed out; a watch that is removed meanwhile is struck off here */
         struct epoll_event *batch;
         int n_batch;
@@ -102,21 +103,26 @@ uint64_t evloop_next(const struct evloop *loop)
         return next;
 }
 
+static struct ev_watch *find_expired(const struct evloop *loop, uint64_t now)
+{
+        for (struct ev_watch *w = loop->watches; w; w = w->next)
+                if (w->deadline <= now && w->turn != loop->turn)
+                        return w;
+        return NULL;
+}
+
+/* A handler may change the list, so the search starts over after each; deadlines are few.  One that sets its own deadline to a time
+ * that has come is served again in the next turn, so that nothing else starves. */
 static void run_expired(struct evloop *loop, uint64_t now)
 {
-        bool found;
+        struct ev_watch *w;
 
-        do { /* a handler may change the list, so start over after each; deadlines are few */
-                found = false;
-                for (struct ev_watch *w = loop->watches; w && !found; w = w->next) {
-                        if (w->deadline > now)
-                                continue;
-                        found = true;
-                        w->deadline = NEVER;
-                        w->expired(w, now);
-                        break;
-                }
-        } while (found);
+        loop->turn++;
+        while ((w = find_expired(loop, now))) {
+                w->deadline = NEVER;
+                w->turn = loop->turn;
+                w->expired(w, now);
+        }
 }
 
 int evloop_dispatch(struct evloop *loop, uint64_t deadline)
@@ -124,7 +130,8 @@ int evloop_dispatch(struct evloop *loop, uint64_t deadline)
         struct epoll_event batch[EV_BATCH];
         uint64_t now = clock_now(), until = MIN(deadline, evloop_next(loop));
         uint64_t left = clock_until(until, now);
-        struct timespec t = { .tv_sec = (time_t)(left / NSEC_PER_SEC), .tv_nsec = (long)(left % NSEC_PER_SEC) };
+        struct timespec t = { .tv_sec = (time_t)(left / NSEC_PER_SEC),
+                              .tv_nsec = (long)(left % NSEC_PER_SEC) };
         int n = epoll_pwait2(loop->epfd, batch, EV_BATCH, until == NEVER ? NULL : &t, NULL);
 
         if (n < 0)

@@ -6,9 +6,12 @@
 struct evloop;
 
 struct ev_watch {
-        void (*ready)(struct ev_watch *w, uint32_t events); /* EPOLLIN ... ; may remove any watch, itself too */
-        void (*expired)(struct ev_watch *w, uint64_t now);  /* the deadline came; it is NEVER again by then */
+        /* EPOLLIN ...; may remove any watch, itself too */
+        void (*ready)(struct ev_watch *w, uint32_t events);
+        /* the deadline came; it is NEVER again by then */
+        void (*expired)(struct ev_watch *w, uint64_t now);
         /* evloop's own */
+        uint64_t turn; /* in which the deadline was last served */
         struct ev_watch *next;
         uint64_t deadline;
         int fd;
@@ -29,5 +32,5 @@ void evloop_deadline(struct evloop *loop, struct ev_watch *w, uint64_t deadline)
 /* The nearest deadline of all watches, or NEVER. */
 uint64_t evloop_next(const struct evloop *loop);
 
-/* Waits until `deadline` at most (0: does not wait), runs what is ready.  Returns 0 or -errno. */
+/* Waits until `deadline` at most (0: does not wait), runs what is ready, each watch once.  Returns 0 or -errno. */
 int evloop_dispatch(struct evloop *loop, uint64_t deadline);

@@ -1,7 +1,8 @@
 #include "base/log.h"
 
-#include <stdbool.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 
@@ -23,13 +24,18 @@ void vw_set_log(enum vw_log_level least, vw_log_fn *fn, void *ctx)
         log_setup(least, fn, ctx);
 }
 
-static void emit(enum vw_log_level level, const char *component, const char *fmt, va_list ap, uint64_t suppressed)
+static void emit(enum vw_log_level level, const char *component, const char *fmt, va_list ap,
+                 uint64_t suppressed)
 {
-        char text[512];
-        int n = vsnprintf(text, sizeof(text), fmt, ap);
+        char text[512], tail[40] = "";
+        size_t room, len;
 
-        if (suppressed && n >= 0 && (size_t)n < sizeof(text))
-                snprintf(text + n, sizeof(text) - (size_t)n, " suppressed=%llu", (unsigned long long)suppressed);
+        if (suppressed)
+                snprintf(tail, sizeof(tail), " suppressed=%" PRIu64, suppressed);
+        room = sizeof(text) - strlen(tail);
+        vsnprintf(text, room, fmt, ap);
+        len = strnlen(text, room - 1);
+        memcpy(text + len, tail, strlen(tail) + 1);
         sink.fn(sink.ctx, level, component, text);
 }
 

@@ -47,19 +47,28 @@ void mailbox_call(struct mailbox *mb, void (*fn)(void *arg), void *arg)
         check(n == sizeof(one));
 }
 
+/* A post may be seen before its ring.  The ring is then taken later, or the worker would wake for it again and again. */
+static void take_rings(struct mailbox *mb)
+{
+        uint64_t n;
+
+        if (mb->owed > 0 && read(mb->bell, &n, sizeof(n)) == sizeof(n))
+                mb->owed -= (int)n;
+}
+
 bool mailbox_serve(struct mailbox *mb)
 {
-        void (*fn)(void *arg) = load_acquire(&mb->fn);
-        uint64_t n = 1;
+        void (*fn)(void *arg);
+        uint64_t one = 1;
 
+        take_rings(mb); /* before looking: what has rung is then seen */
+        fn = load_acquire(&mb->fn);
         if (!fn)
                 return false;
-        if (read(mb->bell, &n, sizeof(n)) < 0) {
-                /* the bell may still be on its way: then it rings once for nothing */
-        }
+        mb->owed++;
+        take_rings(mb);
         fn(mb->arg);
         store_release(&mb->fn, NULL);
-        n = 1;
-        check(write(mb->done, &n, sizeof(n)) == sizeof(n));
+        check(write(mb->done, &one, sizeof(one)) == sizeof(one));
         return true;
 }

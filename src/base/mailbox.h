@@ -10,6 +10,7 @@ struct mailbox {
         void (*fn)(void *arg);
         void *arg;
         int done; /* eventfd; control sleeps on it */
+        int owed; /* worker: rings of the bell that served posts have still to bring */
 };
 
 int mailbox_init(struct mailbox *mb);
@@ -24,5 +25,6 @@ static inline bool mailbox_pending(const struct mailbox *mb)
         return __atomic_load_n(&mb->fn, __ATOMIC_RELAXED);
 }
 
-/* Worker, between bursts: runs what was posted.  Returns true if there was something. */
+/* Worker, between bursts and when the bell has rung: runs what was posted.  Returns true if there was something.  No system
+ * call without a post. */
 bool mailbox_serve(struct mailbox *mb);
