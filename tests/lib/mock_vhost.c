@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/iov.h"
 #include "test.h"
 
 #define TIMEOUT_MS 2000 /* nothing here should wait; this bounds a failing test */
@@ -270,19 +271,14 @@ void mock_close(struct mock_session *s)
         EXPECT_EQ(mock_count_mappings(), s->mappings);
 }
 
-void mock_send(struct mock_session *s, uint32_t request, uint32_t flags, const void *payload, uint32_t size,
-               const int *fds, unsigned n_fds)
+static void send_with_fds(struct mock_session *s, struct iovec *iov, unsigned n_iov, const int *fds,
+                          unsigned n_fds)
 {
         union {
                 struct cmsghdr align;
                 char bytes[CMSG_SPACE(253 * sizeof(int))];
         } control;
-        uint32_t header[3] = { request, flags, size };
-        struct iovec iov[2] = {
-                {header,                      sizeof(header)    },
-                { (void *)(uintptr_t)payload, payload ? size : 0}
-        };
-        struct msghdr mh = { .msg_iov = iov, .msg_iovlen = 2 };
+        struct msghdr mh = { .msg_iov = iov, .msg_iovlen = n_iov };
 
         if (n_fds) {
                 memset(&control, 0, sizeof(control));
@@ -292,7 +288,31 @@ void mock_send(struct mock_session *s, uint32_t request, uint32_t flags, const v
                 mh.msg_control = &control;
                 mh.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
         }
-        EXPECT_EQ(sendmsg(s->sock, &mh, MSG_NOSIGNAL), sizeof(header) + iov[1].iov_len);
+        EXPECT_EQ(sendmsg(s->sock, &mh, MSG_NOSIGNAL), (ssize_t)iov_length(iov, n_iov));
+}
+
+void mock_send(struct mock_session *s, uint32_t request, uint32_t flags, const void *payload, uint32_t size,
+               const int *fds, unsigned n_fds)
+{
+        uint32_t header[3] = { request, flags, size };
+        struct iovec iov[2] = {
+                {header,                      sizeof(header)    },
+                { (void *)(uintptr_t)payload, payload ? size : 0}
+        };
+
+        send_with_fds(s, iov, 2, fds, n_fds);
+}
+
+void mock_send_part(struct mock_session *s, const struct vu_msg *header, const void *payload, uint32_t bytes,
+                    const int *fds, unsigned n_fds)
+{
+        uint32_t first = MIN(bytes, VU_HEADER_SIZE);
+        struct iovec iov[2] = {
+                {(void *)(uintptr_t)header,   first        },
+                { (void *)(uintptr_t)payload, bytes - first}
+        };
+
+        send_with_fds(s, iov, 2, fds, n_fds);
 }
 
 void mock_send_bytes(struct mock_session *s, const void *bytes, size_t len)

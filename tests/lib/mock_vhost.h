@@ -60,6 +60,9 @@ enum verdict {
 /* Sends without serving; `fds` stay the caller's. */
 void mock_send(struct mock_session *s, uint32_t request, uint32_t flags, const void *payload, uint32_t size,
                const int *fds, unsigned n_fds);
+/* Only the first `bytes` of a message, but all its fds. */
+void mock_send_part(struct mock_session *s, const struct vu_msg *header, const void *payload, uint32_t bytes,
+                    const int *fds, unsigned n_fds);
 void mock_send_bytes(struct mock_session *s, const void *bytes, size_t len);
 /* Lets the session serve what has arrived; false when it is over. */
 bool mock_serve(struct mock_session *s);
