@@ -1,4 +1,3 @@
-/* The pcap tee: a lane pays for a copy and a reading of the clock, the writer's thread for everything else. */
 #include "port/capture.h"
 
 #include <errno.h>

@@ -1,0 +1,68 @@
+/* Whose thread a pair is on.  A thread that makes an owner call takes the pair; control, which wants to change something, runs
+ * on the owner through its mailbox, or does it itself while the pair has no owner or is its own.  The word `owner` settles
+ * each case by one compare-and-swap, so neither side waits for a thread that is not there. */
+#include <sched.h>
+#include <unistd.h>
+
+#include "driver/driver.h"
+
+#define OWNER_NONE    0
+#define OWNER_CONTROL 1 /* control is at work in a pair that nobody owns */
+
+/* An address that no other living thread has. */
+uintptr_t drv_thread_self(void)
+{
+        static _Thread_local char self;
+
+        return (uintptr_t)&self;
+}
+
+static bool take(struct drv_pair *p, uintptr_t from, uintptr_t to)
+{
+        return __atomic_compare_exchange_n(&p->owner, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
+/* The program hands a pair over by vw_driver_leave(), or by ending the thread that had it. */
+void drv_claim_slow(struct drv_pair *p, uintptr_t self)
+{
+        for (;;) {
+                uintptr_t owner = load_acquire(&p->owner);
+
+                if (owner == OWNER_CONTROL)
+                        sched_yield(); /* for as long as a setting takes */
+                else if (take(p, owner, self))
+                        return;
+        }
+}
+
+void drv_run_on_owner(struct drv_pair *p, void (*fn)(void *arg), void *arg)
+{
+        if (load_acquire(&p->owner) == drv_thread_self()) {
+                fn(arg);
+                return;
+        }
+        /* Pairs with vw_driver_leave(): either we see that nobody owns it, or the leaver sees that we wait. */
+        __atomic_store_n(&p->control_waits, 1, __ATOMIC_SEQ_CST);
+        if (take(p, OWNER_NONE, OWNER_CONTROL)) {
+                fn(arg);
+                store_release(&p->owner, OWNER_NONE);
+        } else {
+                mailbox_call(&p->mailbox, fn, arg);
+        }
+        store_release(&p->control_waits, 0);
+}
+
+VW_API void vw_driver_leave(struct vw_driver *drv, unsigned pair)
+{
+        struct drv_pair *p = &drv->pairs[pair];
+        uintptr_t self = drv_thread_self();
+
+        while (take(p, self, OWNER_NONE)) {
+                if (!__atomic_load_n(&p->control_waits, __ATOMIC_SEQ_CST) || !take(p, OWNER_NONE, self))
+                        return;
+                while (load_acquire(&p->control_waits)) {
+                        mailbox_serve(&p->mailbox);
+                        sched_yield();
+                }
+        }
+}

@@ -1,0 +1,213 @@
+/* The driver's queues: a pair of them, their poll context, and who may touch which field.
+ *
+ * While a pair is `up` its queues belong to its owner thread alone.  The control thread builds and dismantles them only while
+ * the pair is down, or runs a function on the owner through drv_run_on_owner().  Nothing here is in shared memory but what the
+ * pointers marked (shared) point to. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/atomics.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mailbox.h"
+#include "base/trace.h"
+#include "driver/bql.h"
+#include "driver/flow.h"
+#include "driver/mpmc.h"
+#include "driver/rxbuf.h"
+#include "mem/arena.h"
+#include "ring/vq.h"
+#include "vwire/driver.h"
+
+#define NAPI_BUDGET   64 /* packets a poll, so that one queue cannot starve its thread's other work */
+#define TX_BATCH      64 /* completions taken from the ring at a time */
+#define RX_BATCH      64 /* packets handed to the program at a time */
+
+#define RX_FRAGS_MAX  64 /* pieces of one received packet; the longest needs 44 of the smallest buffers */
+
+#define TX_HEADROOM   CACHE_LINE /* before each transmit buffer: the virtio header goes there */
+#define TX_BUF_STRIDE (VW_TX_BUF_SIZE + TX_HEADROOM)
+
+/* Counters: written by the owner, read by anyone. */
+struct drv_counters {
+        uint64_t c[VW_C_COUNT];
+        uint64_t drops[VW_DROP_COUNT];
+};
+
+#define COUNT(q, name, n)     counter_add(&(q)->stat.c[VW_C_##name], (uint64_t)(n))
+#define COUNT_DROP(q, reason) counter_add(&(q)->stat.drops[reason], UINT64_C(1))
+
+struct vw_flow {
+        struct flow account;
+        void *ctx;
+};
+
+/* ---- tx ---- */
+
+/* A packet in flight. */
+struct tx_slot {
+        struct tx_slot *next; /* of the free list */
+        void *cookie;         /* NULL: let go at transmission, or never the program's (vw_driver_send) */
+        struct vw_flow *flow;
+        struct bql_ticket ticket;
+        uint32_t bytes;
+        int32_t buf; /* the transmit buffer that holds all of it, or -1 */
+};
+
+/* Transmit buffers: those of vw_driver_buf_get() first, then the cells of vw_driver_send(). */
+struct tx_buf {
+        uint32_t next;     /* of the free list */
+        uint16_t inflight; /* packets that the device may still read from it */
+        bool put;          /* given back while in flight: free when the device is done */
+};
+
+/* What vw_driver_send() has copied and the owner has not yet offered. */
+struct tx_cell {
+        struct vw_net_hdr hdr;
+        uint32_t len;
+        struct vw_flow *flow;
+};
+
+#define TX_CELLS 256        /* packets between vw_driver_send() and the owner */
+#define TX_NONE  UINT32_MAX /* end of the list of free buffers */
+
+enum { TX_STOP_RING = 1, TX_STOP_BYTES = 2 };
+
+struct drv_txq {
+        /* owner thread, or control while the pair is down */
+        struct vq_driver vq;
+        unsigned index;
+        struct tx_slot *slots, *free_slot; /* one a descriptor */
+        uint8_t *hdrs;                     /* (shared) a header for each slot */
+        unsigned need;                     /* descriptors that the largest packet takes: stop below */
+        unsigned stopped;                  /* TX_STOP_*; 0: packets are taken */
+        bool refused;                      /* the program was turned away: tx_wake is owed */
+        bool unkicked;                     /* published since the last kick or look at the device's wish */
+        bool hung;                         /* the watchdog found no progress */
+        bool in_done;                      /* inside tx_done: do not nest */
+        unsigned inflight;                 /* slots out */
+        uint64_t reaped;                   /* ever; what the watchdog looks at */
+        uint64_t seen_reaped, progress_at; /* `reaped` when last looked at, and since when it stands */
+        uint64_t orphan_at;                /* orphan mode: when to reap what no transmission has reaped */
+        struct bql bql;
+        void **let_go; /* cookies to hand to tx_done before we return */
+        unsigned n_let_go;
+        struct log_limit log;
+        struct drv_counters stat;
+
+        /* settings; owner */
+        enum vw_tx_mode mode;
+        int clean_wanted; /* 1, 0; -1: as the mode has it */
+        bool clean_from_rx;
+        enum vw_kick kick_mode;
+        bool bql_wanted;
+        uint32_t usecs, frames; /* asked of the device; control */
+
+        /* transmit buffers; owner */
+        uint8_t *buf_base; /* (shared) */
+        struct tx_buf *bufs;
+        uint8_t *memory; /* (shared) of vw_driver_alloc(); control */
+        size_t memory_size, memory_used;
+        uint32_t n_bufs, free_buf; /* the first n_bufs are the program's */
+
+        /* any thread */
+        struct mpmc cells_free, cells_full;
+        struct tx_cell *cells;
+};
+
+/* ---- rx ---- */
+
+/* With MRG_RXBUF a packet takes as many buffers as it needs, cut from page fragments.  Without, each packet needs a chain that holds
+ * the longest: one buffer where that fits a page, else a chain of pages, of which those that stay empty go back at once. */
+#define RX_CHAIN_MAX 17 /* pages: 69,632 bytes, a packet of 65,535 and all its headers */
+
+/* A posted buffer: what is known of it stays here by descriptor, so the device may use buffers in any order. */
+struct rx_slot {
+        struct rx_buffer buf;
+        struct rx_slot *next; /* next piece of the same chain, or of the free list */
+};
+
+/* A packet that was assembled: its buffers go back when the program has taken it. */
+struct rx_packet {
+        unsigned first, n; /* in drv_rxq.held */
+        uint32_t len, truesize;
+};
+
+struct drv_rxq {
+        /* owner thread, or control while the pair is down */
+        struct vq_driver vq;
+        unsigned index;
+        bool mergeable;
+        unsigned chain_len; /* buffers a chain */
+        uint32_t buf_len;   /* without MRG_RXBUF: bytes of a buffer */
+        uint64_t features;  /* negotiated, less the offloads that were switched off */
+        enum vw_rx_buffers mode;
+        uint32_t usecs, frames; /* asked of the device; control */
+        struct rxbuf buf;
+        struct rxbuf_slab slab;
+        struct rxbuf_page *pages;
+        uint8_t *memory; /* (shared) of the slab */
+        size_t memory_size;
+        struct rx_slot *slots, *free_slot;
+        unsigned posted;    /* chains */
+        unsigned target;    /* chains that are to be posted */
+        uint64_t refill_at; /* memory was short: try again by then */
+
+        /* taken from the ring, not yet looked at */
+        struct vq_used used[RX_BATCH];
+        unsigned used_next, used_n;
+
+        /* assembled; those before `first` the program has taken */
+        struct vw_rx_pkt pkts[RX_BATCH];
+        struct rx_packet packets[RX_BATCH];
+        unsigned first, n_pkts;
+        struct iovec *iov; /* one spare and the pieces of each packet */
+        struct rx_buffer *held;
+        unsigned n_iov, n_held, room; /* room: of held; iov has RX_BATCH more */
+        struct log_limit log;
+        struct drv_counters stat;
+};
+
+/* ---- the pair ---- */
+
+/* The poll context that both queues of a pair share. */
+struct drv_napi {
+        int epfd;
+        int bell; /* vw_driver_send() rings it when the owner may be asleep */
+        /* owner */
+        bool in_poll;                        /* a callback is running */
+        bool armed;                          /* interrupts are asked for */
+        bool worked;                         /* something moved since the last sleep: busy polling may pay */
+        bool tx_due;                         /* a tx interrupt came */
+        bool interrupted_rx, interrupted_tx; /* since the last poll */
+        uint32_t poll_us;
+        uint64_t now; /* of the last poll or sleep */
+        bool deaf;    /* the call fds are not listened to: the device storms */
+        uint64_t storm_until;
+        unsigned spurious; /* interrupts in a row that had nothing to say */
+        /* owner sets, any thread clears */
+        int asleep;
+};
+
+struct drv_pair {
+        struct vw_driver *drv;
+        unsigned index;
+
+        /* who owns it: OWNER_* or a thread's identity; atomic */
+        uintptr_t owner;
+        int control_waits; /* control wants the owner; atomic */
+        struct mailbox mailbox;
+
+        /* owner, or control while down */
+        bool up;           /* atomic: read by vw_driver_send() too */
+        bool enabled;      /* active: VQ_PAIRS_SET covers it */
+        uint64_t features; /* negotiated */
+        unsigned hdr_len, mtu;
+        struct drv_napi napi;
+        int rx_call, tx_call, rx_kick, tx_kick; /* eventfds of this connection; -1 */
+
+        struct drv_txq tx;
+        struct drv_rxq rx;
+};

@@ -1,0 +1,423 @@
+/* Reception: frames reach the driver.
+ *
+ *      refill: rxbuf_get -> vq_driver_add -> publish -> one kick
+ *      poll:   vq_driver_reap -> header, pieces, checks -> rx(pkts) -> buffers back
+ *
+ * A packet of a mergeable ring takes as many buffers as it fills, and says so in its first one's header.  What the device says is
+ * believed after three checks: a length is within its buffer, the number of buffers is there, the header fits the frame.  A packet
+ * that fails is dropped with all of its buffers under the reason's name.  Where the number of buffers is a lie, what is visible at
+ * that moment counts as that packet's: the next used entry begins a new one. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/iov.h"
+#include "driver/driver.h"
+#include "net/hdr.h"
+#include "ring/peer.h"
+
+#define SMALL_FRAME 1518 /* Ethernet with VLAN tag, without an MTU that says otherwise */
+
+/* ---- life ---- */
+
+/* The slab: in every layout a ring's worth of buffers twice over, since a buffer that is used late keeps its page. */
+size_t drv_rx_memory(const struct vw_driver_config *config)
+{
+        size_t merge = (size_t)config->queue_size * 2 * RXBUF_PAGE;
+        size_t big = (size_t)MIN(config->queue_size, 256u) * RX_CHAIN_MAX * RXBUF_PAGE;
+
+        return ALIGN_UP(MAX(merge, big), RXBUF_FRAGMENT) + 4 * RXBUF_FRAGMENT;
+}
+
+int drv_rx_init(struct drv_pair *p)
+{
+        const struct vw_driver_config *c = &p->drv->config;
+        struct drv_rxq *q = &p->rx;
+        unsigned n = MAX(c->queue_size, MIN(c->queue_size, 256u) * RX_CHAIN_MAX);
+
+        q->memory_size = drv_rx_memory(c) - RXBUF_FRAGMENT;
+        q->memory = arena_alloc(&p->drv->arena, q->memory_size, RXBUF_PAGE);
+        q->pages = calloc(q->memory_size / RXBUF_PAGE, sizeof(*q->pages));
+        q->slots = calloc(n, sizeof(*q->slots));
+        q->held = calloc(n, sizeof(*q->held));
+        q->iov = calloc(n + RX_BATCH, sizeof(*q->iov));
+        if (!q->memory || !q->pages || !q->slots || !q->held || !q->iov)
+                return -ENOMEM;
+        q->room = n;
+        return 0;
+}
+
+void drv_rx_done(struct drv_pair *p)
+{
+        struct drv_rxq *q = &p->rx;
+
+        free(q->pages);
+        free(q->slots);
+        free(q->held);
+        free(q->iov);
+}
+
+/* The ring has been made: sizes the buffers for what was negotiated (5.1.6.3.1). */
+int drv_rx_start(struct drv_pair *p)
+{
+        struct drv_rxq *q = &p->rx;
+        uint32_t frame = p->mtu ? p->mtu + NET_ETH_LEN + NET_VLAN_LEN : SMALL_FRAME;
+        uint32_t longest = p->features & (F(guest_tso4) | F(guest_tso6)) ? VW_FRAME_MAX : frame;
+        struct rxbuf_config config = {
+                .mode = q->mode,
+                .hdr_len = p->hdr_len,
+                .minimum = rxbuf_minimum(q->vq.size, longest + p->hdr_len),
+                .frame = frame,
+        };
+
+        q->features = p->features;
+        q->mergeable = p->features & F(mrg_rxbuf);
+        q->chain_len = q->mergeable ? 1 : (longest + p->hdr_len + RXBUF_PAGE - 1) / RXBUF_PAGE;
+        q->buf_len = q->chain_len > 1 ? RXBUF_PAGE : (uint32_t)ALIGN_UP(longest + p->hdr_len, CACHE_LINE);
+        q->target = MIN(q->vq.indirect ? q->vq.size : q->vq.size / q->chain_len, q->room / q->chain_len);
+        if (!q->mergeable)
+                config.minimum = 0;
+        q->posted = q->used_next = q->used_n = q->first = q->n_pkts = q->n_iov = q->n_held = 0;
+        q->refill_at = NEVER;
+        q->free_slot = NULL;
+        for (unsigned i = q->room; i-- > 0;) {
+                q->slots[i].next = q->free_slot;
+                q->free_slot = &q->slots[i];
+        }
+        rxbuf_slab_init(&q->slab, q->memory, q->memory_size, q->pages);
+        return rxbuf_init(&q->buf, &config, &q->slab);
+}
+
+/* The device has stopped.  Its buffers are forgotten with the slab that they lie in; the next start makes it anew. */
+void drv_rx_stop(struct drv_pair *p)
+{
+        struct drv_rxq *q = &p->rx;
+
+        while (q->first < q->n_pkts) {
+                COUNT_DROP(q, VW_DROP_DISABLED);
+                q->first++;
+        }
+        q->used_next = q->used_n = q->n_pkts = 0;
+        while (vq_driver_drain(&q->vq)) {
+        }
+}
+
+/* ---- posting buffers ---- */
+
+static void put_chain(struct drv_rxq *q, struct rx_slot *s)
+{
+        while (s) {
+                struct rx_slot *next = s->next;
+
+                s->next = q->free_slot;
+                q->free_slot = s;
+                s = next;
+        }
+}
+
+/* The pieces of one chain: one buffer, or a packet's worth of pages.  Returns how many, or -ENOMEM with nothing taken. */
+static int get_chain(struct drv_rxq *q, struct rx_slot **ret_chain)
+{
+        struct rx_slot *chain = NULL, **end = &chain;
+        unsigned n;
+
+        for (n = 0; n < q->chain_len && q->free_slot; n++) {
+                struct rx_slot *s = q->free_slot;
+
+                if (q->mergeable ? rxbuf_get(&q->buf, &s->buf)
+                                 : rxbuf_get_sized(&q->buf, q->buf_len, &s->buf))
+                        break;
+                q->free_slot = s->next;
+                s->next = NULL;
+                *end = s;
+                end = &s->next;
+        }
+        if (n == q->chain_len) {
+                *ret_chain = chain;
+                return (int)n;
+        }
+        for (struct rx_slot *s = chain; s; s = s->next)
+                rxbuf_put(&q->buf, &s->buf);
+        put_chain(q, chain);
+        return -ENOMEM;
+}
+
+static int post_one(struct drv_pair *p)
+{
+        struct drv_rxq *q = &p->rx;
+        struct vq_piece pieces[RX_CHAIN_MAX];
+        struct rx_slot *chain = NULL;
+        unsigned i = 0;
+        int n = get_chain(q, &chain), r;
+
+        if (n < 0)
+                return n;
+        for (struct rx_slot *s = chain; s; s = s->next)
+                pieces[i++] = (struct vq_piece){ arena_gpa(&p->drv->arena, s->buf.ptr), s->buf.len };
+        r = vq_driver_add(&q->vq, pieces, 0, i, chain);
+        if (r) { /* the ring has no place: as if it had not been cut off */
+                if (n == 1)
+                        rxbuf_undo(&q->buf, &chain->buf);
+                else
+                        for (struct rx_slot *s = chain; s; s = s->next)
+                                rxbuf_put(&q->buf, &s->buf);
+                put_chain(q, chain);
+                return r;
+        }
+        q->posted++;
+        return 0;
+}
+
+#define REFILL_RETRY (1 * NSEC_PER_MSEC) /* memory is short until the program or the device gives some back */
+
+/* Posts buffers until the ring is full, and kicks once; only when so many are missing that it pays. */
+void drv_rx_refill(struct drv_pair *p, unsigned budget)
+{
+        struct drv_rxq *q = &p->rx;
+        unsigned missing = q->target - q->posted, n = 0;
+        int r = 0;
+
+        if (q->vq.broken || missing <= MIN(budget, q->target) / 2)
+                return;
+        while (n < missing && (r = post_one(p)) == 0)
+                n++;
+        q->refill_at = NEVER;
+        if (r) {
+                COUNT(q, refill_failures, 1);
+                q->refill_at = p->napi.now + REFILL_RETRY;
+        }
+        VW_TRACE(refill, q->index, n, missing);
+        if (!n)
+                return;
+        COUNT(q, refills, 1);
+        vq_driver_publish(&q->vq);
+        if (vq_driver_kick_needed(&q->vq)) {
+                COUNT(q, kicks, 1);
+                VW_TRACE(kick, q->index, q->posted, 0);
+                drv_ring_bell(p->rx_kick);
+        } else {
+                COUNT(q, kicks_suppressed, 1);
+        }
+}
+
+/* ---- one packet ---- */
+
+bool drv_rx_pending(const struct drv_rxq *q)
+{
+        return q->used_next < q->used_n || vq_driver_used_pending(&q->vq);
+}
+
+static bool next_used(struct drv_pair *p, struct vq_used *ret_used)
+{
+        struct drv_rxq *q = &p->rx;
+
+        if (q->used_next == q->used_n) {
+                bool broken = q->vq.broken;
+                int n = vq_driver_reap(&q->vq, q->used, RX_BATCH);
+
+                if (n < 0 && !broken)
+                        log_limited(&q->log, p->napi.now, VW_LOG_ERROR, "driver",
+                                    "queue broken queue=%u reason=%s at=%u", q->index, q->vq.broken,
+                                    q->vq.broken_at);
+                q->used_next = 0;
+                q->used_n = n > 0 ? (unsigned)n : 0;
+                if (n <= 0)
+                        return false;
+        }
+        *ret_used = q->used[q->used_next++];
+        q->posted--;
+        return true;
+}
+
+/* The virtio header: each of its words is read once, and only the copy is used. */
+static void load_hdr(const struct rx_buffer *buf, unsigned hdr_len, struct vw_net_hdr *ret_hdr)
+{
+        const uint32_t *shared = (const uint32_t *)buf->ptr; /* buffers begin on a cache line */
+        uint32_t copy[3];
+
+        for (unsigned i = 0; i < ARRAY_SIZE(copy); i++)
+                copy[i] = peer_load(&shared[i]);
+        net_hdr_decode((const uint8_t *)copy, hdr_len, ret_hdr);
+}
+
+/* A packet being put together; its pieces go to the ends of q->iov and q->held. */
+struct assembly {
+        struct iovec *iov;
+        unsigned n_iov, first_held;
+        uint32_t last;          /* bytes written into the last buffer */
+        uint32_t len, truesize; /* len: without header */
+        enum vw_drop drop;
+};
+
+/* Adds `len` bytes that were written into one buffer, the first `skip` of them header. */
+static void add_piece(struct drv_rxq *q, struct assembly *a, const struct rx_buffer *buf, uint32_t len,
+                      uint32_t skip)
+{
+        bool grows = a->n_iov && rxbuf_adjacent(&q->buf, &q->held[q->n_held - 1], a->last, buf);
+
+        a->last = len;
+        q->held[q->n_held++] = *buf;
+        a->truesize += buf->truesize;
+        a->len += len - skip;
+        if (len == skip)
+                return;
+        if (grows) {
+                a->iov[a->n_iov - 1].iov_len += len;
+                COUNT(q, coalesced_frags, 1);
+        } else if (a->n_iov < RX_FRAGS_MAX) {
+                a->iov[a->n_iov++] = (struct iovec){ buf->ptr + skip, len - skip };
+        } else {
+                a->drop = VW_DROP_TOO_LONG;
+        }
+}
+
+/* Adds what was written into a chain.  What the device did not write to goes back at once: it is not the packet's. */
+static void add_chain(struct drv_rxq *q, struct assembly *a, struct rx_slot *chain, uint32_t len,
+                      uint32_t skip)
+{
+        uint32_t left = len;
+
+        for (struct rx_slot *s = chain; s; s = s->next) {
+                uint32_t n = MIN(left, s->buf.len);
+
+                if (n || s == chain)
+                        add_piece(q, a, &s->buf, n, MIN(skip, n));
+                else
+                        rxbuf_put(&q->buf, &s->buf);
+                skip = 0;
+                left -= n;
+        }
+        if (left)
+                a->drop = VW_DROP_BAD_LEN;
+        put_chain(q, chain);
+}
+
+/* The buffers after the first.  Visible together with it (5.1.6.4), or the device lies. */
+static void add_continuation(struct drv_pair *p, struct assembly *a, unsigned n)
+{
+        struct vq_used u;
+
+        while (n--) {
+                if (!next_used(p, &u)) {
+                        a->drop = VW_DROP_MISSING_BUFFERS;
+                        return;
+                }
+                add_chain(&p->rx, a, u.cookie, u.len, 0);
+        }
+}
+
+static enum vw_drop check_frame(const struct drv_rxq *q, const struct assembly *a, struct vw_net_hdr *hdr)
+{
+        uint8_t bytes[NET_HEADERS_MAX];
+
+        if (a->drop)
+                return a->drop;
+        if (a->len < NET_ETH_LEN)
+                return VW_DROP_BAD_LEN;
+        if (a->len > VW_FRAME_MAX)
+                return VW_DROP_TOO_LONG;
+        if (!hdr->flags && !hdr->gso_type) { /* nothing is claimed: nothing to look at */
+                *hdr = (struct vw_net_hdr){ .num_buffers = hdr->num_buffers };
+                return VW_DROP_NONE;
+        }
+        iov_to_buf(a->iov, a->n_iov, 0, bytes, sizeof(bytes));
+        return net_rx_check(hdr, bytes, a->len, q->features);
+}
+
+static void put_held(struct drv_rxq *q, unsigned from)
+{
+        for (unsigned i = from; i < q->n_held; i++)
+                rxbuf_put(&q->buf, &q->held[i]);
+        q->n_held = from;
+}
+
+/* Takes the next packet off the ring: to q->pkts, or it is dropped.  False: there is none. */
+static bool take_packet(struct drv_pair *p)
+{
+        struct drv_rxq *q = &p->rx;
+        struct assembly a = { .iov = q->iov + q->n_iov + 1, .first_held = q->n_held };
+        struct vw_net_hdr hdr;
+        struct vq_used u;
+        struct rx_slot *chain;
+
+        if (!next_used(p, &u))
+                return false;
+        chain = u.cookie;
+        load_hdr(&chain->buf, p->hdr_len, &hdr);
+        add_chain(q, &a, chain, u.len, p->hdr_len);
+        if (u.len < p->hdr_len) {
+                a.drop = VW_DROP_BAD_LEN; /* then there is no header to believe either */
+        } else if (!q->mergeable) {
+                if (hdr.num_buffers > 1 && p->hdr_len > NET_HDR_LEN_LEGACY)
+                        a.drop = VW_DROP_BAD_HDR;
+        } else if (!hdr.num_buffers) {
+                a.drop = VW_DROP_BAD_HDR;
+        } else {
+                add_continuation(p, &a, hdr.num_buffers - 1u);
+                if (hdr.num_buffers > 1)
+                        COUNT(q, merged_packets, 1);
+        }
+        a.drop = check_frame(q, &a, &hdr);
+        if (a.drop) {
+                COUNT_DROP(q, a.drop);
+                put_held(q, a.first_held);
+                return true;
+        }
+        rxbuf_note(&q->buf, a.len);
+        q->pkts[q->n_pkts] = (struct vw_rx_pkt){ hdr, a.iov, a.n_iov, a.len, a.truesize };
+        q->packets[q->n_pkts++] =
+                (struct rx_packet){ a.first_held, q->n_held - a.first_held, a.len, a.truesize };
+        q->n_iov += 1 + a.n_iov;
+        return true;
+}
+
+/* ---- handing over ---- */
+
+/* Offers what was assembled; the buffers of what the program takes go back.  Returns how many it took. */
+static unsigned deliver(struct drv_pair *p)
+{
+        struct drv_rxq *q = &p->rx;
+        unsigned n = q->n_pkts - q->first, taken = n;
+        uint64_t bytes = 0, truesize = 0;
+
+        if (!n)
+                return 0;
+        if (p->drv->ops.rx)
+                taken = p->drv->ops.rx(p->drv->config.ctx, p->index, q->pkts + q->first, n);
+        check(taken <= n);
+        for (unsigned i = q->first; i < q->first + taken; i++) {
+                const struct rx_packet *k = &q->packets[i];
+
+                bytes += k->len;
+                truesize += k->truesize;
+                for (unsigned j = k->first; j < k->first + k->n; j++)
+                        rxbuf_put(&q->buf, &q->held[j]);
+        }
+        COUNT(q, packets, taken);
+        COUNT(q, bytes, bytes);
+        COUNT(q, truesize, truesize);
+        q->first += taken;
+        if (q->first == q->n_pkts)
+                q->first = q->n_pkts = q->n_iov = q->n_held = 0;
+        return taken;
+}
+
+/* Receives up to `budget` packets.  Returns how many, drops included, or -EPROTO when the ring is broken and empty. */
+int drv_rx_poll(struct drv_pair *p, unsigned budget)
+{
+        struct drv_rxq *q = &p->rx;
+        unsigned work = deliver(p);
+
+        while (!q->n_pkts && work < budget) {
+                unsigned want = MIN(budget - work, (unsigned)RX_BATCH), n = 0;
+
+                while (n < want && take_packet(p))
+                        n++;
+                if (!n)
+                        break;
+                work += n - q->n_pkts;
+                work += deliver(p);
+        }
+        return q->vq.broken && !work ? -EPROTO : (int)work;
+}

@@ -1,0 +1,278 @@
+/* Settings under traffic.  A set is checked as a whole; then what the device must agree to is asked of it, and put back if it does not
+ * agree to all; then the owners adopt the rest between two polls. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "driver/driver.h"
+
+static const struct {
+        int64_t least, greatest;
+} limits[VW_KEY_COUNT] = {
+#define SETTING(name, key, least, greatest, words, where) [VW_KEY_##name] = { least, greatest },
+        VW_SETTINGS(SETTING)
+#undef SETTING
+};
+
+static int refuse(int error, const char **ret_why, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+
+static int refuse(int error, const char **ret_why, const char *fmt, ...)
+{
+        static _Thread_local char text[160];
+        va_list ap;
+
+        va_start(ap, fmt);
+        vsnprintf(text, sizeof(text), fmt, ap);
+        va_end(ap);
+        *ret_why = text;
+        return error;
+}
+
+/* Whether queue `index` is one that the key says something about. */
+static bool fits(enum vw_key key, int wanted, unsigned index)
+{
+        return (wanted < 0 || (unsigned)wanted == index) && vw_key_fits(key, true, index % 2 ? VW_TX : VW_RX);
+}
+
+static int check_one(const struct vw_driver *drv, const struct vw_setting *s, const char **ret_why)
+{
+        const char *name;
+
+        if ((unsigned)s->key >= VW_KEY_COUNT)
+                return refuse(-ENOENT, ret_why, "there is no such setting");
+        name = vw_key_name(s->key);
+        if (s->value < limits[s->key].least || s->value > limits[s->key].greatest)
+                return refuse(-ERANGE, ret_why, "%s=%lld is outside the limits %lld..%lld", name,
+                              (long long)s->value, (long long)limits[s->key].least,
+                              (long long)limits[s->key].greatest);
+        if (s->queue >= 0 &&
+            ((unsigned)s->queue >= 2 * drv->n_pairs || !fits(s->key, s->queue, (unsigned)s->queue)))
+                return refuse(-EINVAL, ret_why, "q%d has no %s", s->queue, name);
+        if (s->key == VW_KEY_ADAPTIVE && s->value)
+                return refuse(-ENOTSUP, ret_why,
+                              "adaptive is the device's own choice, there is no command for it");
+        if (s->key == VW_KEY_QUEUES && !drv->connected)
+                return refuse(-ENETDOWN, ret_why, "queues can be changed only while connected");
+        if (s->key == VW_KEY_QUEUES && (uint64_t)s->value > drv->net.pairs)
+                return refuse(-ERANGE, ret_why, "queues=%lld is over the limit %u", (long long)s->value,
+                              drv->net.pairs);
+        return 0;
+}
+
+/* ---- what the device must agree to ---- */
+
+/* The pair of numbers of each queue as it will be. */
+struct wish {
+        uint32_t usecs, frames;
+        bool one; /* this queue alone */
+        bool changed;
+};
+
+static void wish_of(const struct drv_pair *p, bool tx, struct wish *w)
+{
+        *w = (struct wish){ tx ? p->tx.usecs : p->rx.usecs, tx ? p->tx.frames : p->rx.frames, false, false };
+}
+
+static void keep_wish(struct drv_pair *p, bool tx, const struct wish *w)
+{
+        *(tx ? &p->tx.usecs : &p->rx.usecs) = w->usecs;
+        *(tx ? &p->tx.frames : &p->rx.frames) = w->frames;
+}
+
+static void collect(const struct vw_driver *drv, const struct vw_setting *s, unsigned n, struct wish *wishes)
+{
+        for (unsigned q = 0; q < 2 * drv->n_pairs; q++)
+                wish_of(&drv->pairs[q / 2], q % 2, &wishes[q]);
+        for (unsigned i = 0; i < n; i++) {
+                bool usecs = s[i].key == VW_KEY_TX_USECS || s[i].key == VW_KEY_RX_USECS;
+                bool frames = s[i].key == VW_KEY_TX_FRAMES || s[i].key == VW_KEY_RX_FRAMES;
+
+                for (unsigned q = 0; (usecs || frames) && q < 2 * drv->n_pairs; q++) {
+                        if (!fits(s[i].key, s[i].queue, q))
+                                continue;
+                        *(usecs ? &wishes[q].usecs : &wishes[q].frames) = (uint32_t)s[i].value;
+                        wishes[q].one = s[i].queue >= 0;
+                        wishes[q].changed = true;
+                }
+        }
+}
+
+/* Asks for one queue's wish, or for a direction's; *done counts, so that a refusal can be taken back. */
+static int ask(struct vw_driver *drv, unsigned q, const struct wish *w)
+{
+        if (!drv->connected)
+                return 0;
+        if (w->one)
+                return vw_driver_set_coalesce_queue(drv, q, w->usecs, w->frames);
+        return q < 2 ? vw_driver_set_coalesce(drv, q % 2 ? VW_TX : VW_RX, w->usecs, w->frames) : 0;
+}
+
+static int set_coalesce(struct vw_driver *drv, const struct vw_setting *s, unsigned n, const char **ret_why)
+{
+        struct wish wishes[2 * VW_QUEUE_PAIRS_MAX], old;
+        unsigned q;
+        int r = 0;
+
+        collect(drv, s, n, wishes);
+        for (q = 0; q < 2 * drv->n_pairs; q++) {
+                if (!wishes[q].changed)
+                        continue;
+                r = ask(drv, q, &wishes[q]);
+                if (r)
+                        break;
+        }
+        if (!r) {
+                for (q = 0; q < 2 * drv->n_pairs; q++)
+                        keep_wish(&drv->pairs[q / 2], q % 2, &wishes[q]);
+                return 0;
+        }
+        while (q-- > 0) {
+                if (!wishes[q].changed)
+                        continue;
+                wish_of(&drv->pairs[q / 2], q % 2, &old);
+                old.one = wishes[q].one;
+                ask(drv, q, &old);
+        }
+        return refuse(r, ret_why,
+                      r == -ENOTSUP ? "the device has not negotiated %s" : "the device refused %s",
+                      "coalescing");
+}
+
+/* ---- what the owners adopt ---- */
+
+struct change {
+        struct drv_pair *p;
+        const struct vw_setting *s;
+        unsigned n;
+};
+
+static void adopt_one(struct drv_pair *p, enum vw_key key, int64_t value)
+{
+        struct drv_txq *tx = &p->tx;
+
+        switch (key) {
+        case VW_KEY_POLL_US:
+                p->napi.poll_us = (uint32_t)value;
+                break;
+        case VW_KEY_TX_MODE:
+                drv_tx_set_mode(p, (enum vw_tx_mode)value, tx->bql_wanted);
+                break;
+        case VW_KEY_BQL:
+                drv_tx_set_mode(p, tx->mode, value);
+                break;
+        case VW_KEY_CLEAN_TX_FROM_RX:
+                tx->clean_wanted = (int)value;
+                drv_tx_set_mode(p, tx->mode, tx->bql_wanted);
+                break;
+        case VW_KEY_KICK:
+                tx->kick_mode = (enum vw_kick)value;
+                break;
+        case VW_KEY_RX_BUFFERS:
+                p->rx.mode = (enum vw_rx_buffers)value;
+                if (p->up && p->rx.mergeable)
+                        rxbuf_set_mode(&p->rx.buf, p->rx.mode);
+                break;
+        default:
+                break;
+        }
+}
+
+/* On the owner. */
+static void adopt(void *arg)
+{
+        struct change *c = arg;
+
+        for (unsigned i = 0; i < c->n; i++)
+                if (fits(c->s[i].key, c->s[i].queue, 2 * c->p->index) ||
+                    fits(c->s[i].key, c->s[i].queue, 2 * c->p->index + 1))
+                        adopt_one(c->p, c->s[i].key, c->s[i].value);
+}
+
+VW_API int vw_driver_set(struct vw_driver *drv, const struct vw_setting *settings, unsigned n,
+                         const char **ret_why)
+{
+        int r = 0;
+
+        for (unsigned i = 0; !r && i < n; i++)
+                r = check_one(drv, &settings[i], ret_why);
+        if (!r)
+                r = set_coalesce(drv, settings, n, ret_why);
+        for (unsigned i = 0; !r && i < n; i++) {
+                if (settings[i].key != VW_KEY_QUEUES)
+                        continue;
+                r = vw_driver_set_pairs(drv, (unsigned)settings[i].value);
+                if (r)
+                        return refuse(r, ret_why, "the device refused the number of queues");
+        }
+        for (unsigned i = 0; !r && i < drv->n_pairs; i++) {
+                struct change c = { &drv->pairs[i], settings, n };
+
+                drv_run_on_owner(c.p, adopt, &c);
+        }
+        return r;
+}
+
+/* ---- reading ---- */
+
+struct reading {
+        struct drv_pair *p;
+        enum vw_key key;
+        int64_t value;
+};
+
+/* On the owner. */
+static void read_one(void *arg)
+{
+        struct reading *r = arg;
+        const struct drv_txq *tx = &r->p->tx;
+
+        switch (r->key) {
+        case VW_KEY_POLL_US:
+                r->value = r->p->napi.poll_us;
+                break;
+        case VW_KEY_TX_USECS:
+                r->value = tx->usecs;
+                break;
+        case VW_KEY_TX_FRAMES:
+                r->value = tx->frames;
+                break;
+        case VW_KEY_RX_USECS:
+                r->value = r->p->rx.usecs;
+                break;
+        case VW_KEY_RX_FRAMES:
+                r->value = r->p->rx.frames;
+                break;
+        case VW_KEY_TX_MODE:
+                r->value = tx->mode;
+                break;
+        case VW_KEY_CLEAN_TX_FROM_RX:
+                r->value = tx->clean_from_rx;
+                break;
+        case VW_KEY_KICK:
+                r->value = tx->kick_mode;
+                break;
+        case VW_KEY_BQL:
+                r->value = tx->bql_wanted;
+                break;
+        case VW_KEY_RX_BUFFERS:
+                r->value = r->p->rx.mode;
+                break;
+        default:
+                r->value = 0;
+                break;
+        }
+}
+
+VW_API int vw_driver_get(struct vw_driver *drv, int queue, enum vw_key key, int64_t *ret_value)
+{
+        struct reading r = { .key = key };
+
+        if ((unsigned)key >= VW_KEY_COUNT)
+                return -ENOENT;
+        if (queue >= 0 && ((unsigned)queue >= 2 * drv->n_pairs || !fits(key, queue, (unsigned)queue)))
+                return -EINVAL;
+        r.p = &drv->pairs[queue < 0 ? 0 : queue / 2];
+        drv_run_on_owner(r.p, read_one, &r);
+        *ret_value = key == VW_KEY_QUEUES ? (drv->connected ? drv->net.active : drv->n_pairs) : r.value;
+        return 0;
+}

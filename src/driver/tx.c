@@ -1,0 +1,597 @@
+/* Transmission: frames leave the driver.
+ *
+ *      xmit: room? flow? -> header, pieces -> vq_driver_add -> publish -> kick, once a burst
+ *      reap: vq_driver_reap -> bytes and flows uncharged -> tx_done -> wake
+ *
+ * In `napi` mode a packet is the device's until it is reaped, and then its cookie comes back: who sends more than the link takes,
+ * feels it.  In `orphan` mode the cookie comes back at transmission, if the whole packet lies in one of our transmit buffers; the
+ * buffer itself is free only when the device is done with it.
+ *
+ * The queue stops when the largest packet would no longer fit, or the byte limit is reached.  A stop kicks whatever was held back
+ * for a later kick: the device must not wait for a producer that waits for the device. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/iov.h"
+#include "driver/driver.h"
+#include "net/hdr.h"
+
+#define HDR_STRIDE 16 /* bytes of a header slot; 12 are used */
+
+/* ---- transmit buffers ---- */
+
+size_t drv_tx_memory(const struct vw_driver_config *config)
+{
+        return ((size_t)config->tx_bufs + TX_CELLS) * TX_BUF_STRIDE + config->tx_memory +
+               (size_t)config->queue_size * HDR_STRIDE + 3 * RXBUF_PAGE;
+}
+
+static uint8_t *buf_frame(const struct drv_txq *q, uint32_t i)
+{
+        return q->buf_base + (size_t)i * TX_BUF_STRIDE + TX_HEADROOM;
+}
+
+/* The buffer that all the pieces lie in, or -1. */
+static int32_t find_buf(const struct drv_txq *q, const struct iovec *iov, unsigned n)
+{
+        uintptr_t base = (uintptr_t)q->buf_base;
+        size_t size = ((size_t)q->n_bufs + TX_CELLS) * TX_BUF_STRIDE;
+        uintptr_t at = (uintptr_t)iov[0].iov_base - base;
+        size_t buf = at / TX_BUF_STRIDE, end = (buf + 1) * TX_BUF_STRIDE;
+
+        if (at >= size)
+                return -1;
+        for (unsigned i = 0; i < n; i++) {
+                at = (uintptr_t)iov[i].iov_base - base;
+                if (at < end - VW_TX_BUF_SIZE || at > end || iov[i].iov_len > end - at)
+                        return -1;
+        }
+        return (int32_t)buf;
+}
+
+static void buf_free(struct drv_txq *q, uint32_t i)
+{
+        q->bufs[i].put = false;
+        if (i >= q->n_bufs) {
+                check(mpmc_push(&q->cells_free, i - q->n_bufs));
+                return;
+        }
+        q->bufs[i].next = q->free_buf;
+        q->free_buf = i;
+}
+
+static void buf_release(struct drv_txq *q, uint32_t i)
+{
+        struct tx_buf *b = &q->bufs[i];
+
+        if (--b->inflight == 0 && b->put)
+                buf_free(q, i);
+}
+
+VW_API void *vw_driver_buf_get(struct vw_driver *drv, unsigned pair)
+{
+        struct drv_txq *q = &drv->pairs[pair].tx;
+        uint32_t i;
+
+        drv_claim(&drv->pairs[pair]);
+        i = q->free_buf;
+        if (i == TX_NONE)
+                return NULL;
+        q->free_buf = q->bufs[i].next;
+        return buf_frame(q, i);
+}
+
+VW_API void vw_driver_buf_put(struct vw_driver *drv, unsigned pair, void *buf)
+{
+        struct drv_txq *q = &drv->pairs[pair].tx;
+        size_t i = (size_t)((uint8_t *)buf - q->buf_base) / TX_BUF_STRIDE;
+
+        drv_claim(&drv->pairs[pair]);
+        check(i < q->n_bufs && buf == buf_frame(q, (uint32_t)i) && !q->bufs[i].put);
+        if (q->bufs[i].inflight)
+                q->bufs[i].put = true;
+        else
+                buf_free(q, (uint32_t)i);
+}
+
+VW_API void *vw_driver_alloc(struct vw_driver *drv, unsigned pair, size_t size, size_t align)
+{
+        struct drv_txq *q = &drv->pairs[pair].tx;
+        size_t at = ALIGN_UP(q->memory_used, align);
+
+        if (at > q->memory_size || size > q->memory_size - at)
+                return NULL;
+        q->memory_used = at + size;
+        return q->memory + at;
+}
+
+/* ---- life ---- */
+
+int drv_tx_init(struct drv_pair *p)
+{
+        const struct vw_driver_config *c = &p->drv->config;
+        struct drv_txq *q = &p->tx;
+        uint32_t n = c->tx_bufs + TX_CELLS;
+        int r;
+
+        q->n_bufs = c->tx_bufs;
+        q->free_buf = TX_NONE;
+        q->buf_base = arena_alloc(&p->drv->arena, (size_t)n * TX_BUF_STRIDE, RXBUF_PAGE);
+        q->memory_size = c->tx_memory;
+        q->memory = arena_alloc(&p->drv->arena, c->tx_memory, RXBUF_PAGE);
+        q->hdrs = arena_alloc(&p->drv->arena, (size_t)c->queue_size * HDR_STRIDE, CACHE_LINE);
+        q->bufs = calloc(n, sizeof(*q->bufs));
+        q->cells = calloc(TX_CELLS, sizeof(*q->cells));
+        q->slots = calloc(c->queue_size, sizeof(*q->slots));
+        q->let_go = calloc(2 * (size_t)c->queue_size, sizeof(*q->let_go)); /* a ring let go, a ring drained */
+        if (!q->buf_base || !q->memory || !q->hdrs || !q->bufs || !q->cells || !q->slots || !q->let_go)
+                return -ENOMEM;
+        r = mpmc_init(&q->cells_free, TX_CELLS);
+        if (!r)
+                r = mpmc_init(&q->cells_full, TX_CELLS);
+        if (r)
+                return r;
+        for (uint32_t i = n; i-- > 0;)
+                buf_free(q, i);
+        for (unsigned i = c->queue_size; i-- > 0;) {
+                q->slots[i].next = q->free_slot;
+                q->free_slot = &q->slots[i];
+        }
+        q->clean_wanted = c->clean_tx_from_rx;
+        q->kick_mode = c->kick;
+        drv_tx_set_mode(p, c->tx_mode, c->bql);
+        return 0;
+}
+
+void drv_tx_done(struct drv_pair *p)
+{
+        struct drv_txq *q = &p->tx;
+
+        mpmc_done(&q->cells_free);
+        mpmc_done(&q->cells_full);
+        free(q->bufs);
+        free(q->cells);
+        free(q->slots);
+        free(q->let_go);
+}
+
+/* The ring has been made: what the last connection left is forgotten. */
+void drv_tx_start(struct drv_pair *p)
+{
+        struct drv_txq *q = &p->tx;
+
+        q->need = q->vq.indirect ? 1 : MIN(2 + VW_TX_FRAGS_MAX, (unsigned)q->vq.size);
+        q->stopped = 0;
+        q->refused = q->unkicked = q->hung = false;
+        q->seen_reaped = q->reaped;
+        q->progress_at = q->orphan_at = NEVER;
+        bql_reset(&q->bql, p->napi.now);
+}
+
+void drv_tx_set_mode(struct drv_pair *p, enum vw_tx_mode mode, bool bql)
+{
+        p->tx.mode = mode;
+        p->tx.bql_wanted = bql;
+        p->tx.clean_from_rx = p->tx.clean_wanted < 0 ? mode == VW_TX_NAPI : p->tx.clean_wanted;
+        bql_enable(&p->tx.bql, bql && mode == VW_TX_NAPI);
+        if (p->tx.stopped)
+                drv_tx_wake(p);
+}
+
+/* ---- completion ---- */
+
+/* The program was turned away and may come back. */
+static void wake_program(struct drv_pair *p)
+{
+        p->tx.refused = false;
+        if (p->drv->ops.tx_wake)
+                p->drv->ops.tx_wake(p->drv->config.ctx, p->index);
+}
+
+/* Hands the collected cookies over.  The program may transmit from within; what that lets go is handed over by the loop here,
+ * not one call deeper. */
+static void flush_done(struct drv_pair *p)
+{
+        struct drv_txq *q = &p->tx;
+        void *cookies[TX_BATCH];
+
+        if (q->in_done)
+                return;
+        q->in_done = true;
+        while (q->n_let_go) {
+                unsigned n = MIN(q->n_let_go, (unsigned)TX_BATCH);
+
+                q->n_let_go -= n;
+                memcpy(cookies, q->let_go, n * sizeof(*cookies));
+                memmove(q->let_go, q->let_go + n, q->n_let_go * sizeof(*q->let_go));
+                if (p->drv->ops.tx_done)
+                        p->drv->ops.tx_done(p->drv->config.ctx, p->index, cookies, n);
+        }
+        q->in_done = false;
+        if (q->refused && !q->stopped)
+                wake_program(p);
+}
+
+static void let_go(struct drv_pair *p, void *cookie)
+{
+        p->tx.let_go[p->tx.n_let_go++] = cookie;
+}
+
+static void discharge(struct drv_pair *p, struct vw_flow *flow, uint32_t bytes)
+{
+        unsigned due = flow_discharge(&flow->account, bytes);
+
+        if (due & FLOW_WAKE && p->drv->ops.flow_wake)
+                p->drv->ops.flow_wake(p->drv->config.ctx, p->index, flow);
+        if (due & FLOW_LAST)
+                free(flow);
+}
+
+/* A packet is off the ring, used by the device or taken back from it. */
+static void finish(struct drv_pair *p, struct tx_slot *s)
+{
+        struct drv_txq *q = &p->tx;
+        struct tx_slot done = *s;
+
+        s->next = q->free_slot;
+        q->free_slot = s;
+        q->inflight--;
+        bql_uncharge(&q->bql, done.ticket);
+        if (done.buf >= 0)
+                buf_release(q, (uint32_t)done.buf);
+        if (done.cookie)
+                let_go(p, done.cookie);
+        if (done.flow)
+                discharge(p, done.flow, done.bytes);
+}
+
+/* Reaps everything that the device has used: there is no budget for completions.  Returns how many. */
+unsigned drv_tx_reap(struct drv_pair *p, enum vw_counter by)
+{
+        struct drv_txq *q = &p->tx;
+        unsigned left = q->inflight, total = 0;
+        uint64_t bytes = 0;
+        int n = 0;
+
+        if (q->in_done || !left || q->vq.broken)
+                return 0;
+        do {
+                struct vq_used used[TX_BATCH];
+
+                flush_done(p);
+                n = vq_driver_reap(&q->vq, used, MIN(left, (unsigned)TX_BATCH));
+                for (int i = 0; i < n; i++) {
+                        struct tx_slot *s = used[i].cookie; /* used.len means nothing here (2.7.8.2) */
+
+                        bytes += s->bytes;
+                        finish(p, s);
+                }
+                total += n > 0 ? (unsigned)n : 0;
+                left -= n > 0 ? (unsigned)n : 0;
+        } while (n == TX_BATCH);
+        if (total) {
+                COUNT(q, packets, total);
+                COUNT(q, bytes, bytes);
+                counter_add(&q->stat.c[by], total);
+                q->reaped += total;
+                q->orphan_at = NEVER;
+                if (q->hung) {
+                        q->hung = false;
+                        log_info("driver", "the device completes again queue=%u", q->index);
+                }
+                bql_update(&q->bql, p->napi.now);
+        }
+        flush_done(p);
+        if (n < 0)
+                log_limited(&q->log, p->napi.now, VW_LOG_ERROR, "driver",
+                            "queue broken queue=%u reason=%s at=%u", q->index, q->vq.broken, q->vq.broken_at);
+        return total;
+}
+
+/* Everything that is still out comes back: the device has stopped, or is gone. */
+void drv_tx_drain(struct drv_pair *p)
+{
+        struct drv_txq *q = &p->tx;
+        struct tx_slot *s;
+
+        while ((s = vq_driver_drain(&q->vq))) {
+                COUNT_DROP(q, VW_DROP_DISABLED);
+                finish(p, s);
+                if (q->n_let_go == q->vq.size)
+                        flush_done(p);
+        }
+        check(q->inflight == 0);
+        flush_done(p);
+        q->stopped = 0;
+        bql_reset(&q->bql, p->napi.now);
+}
+
+/* ---- stop, wake, kick ---- */
+
+/* TX_STOP_* that hold now. */
+static unsigned stop_reasons(const struct drv_txq *q)
+{
+        return (vq_driver_free(&q->vq) < q->need ? TX_STOP_RING : 0u) |
+               (bql_room(&q->bql) ? 0u : TX_STOP_BYTES);
+}
+
+void drv_tx_wake(struct drv_pair *p)
+{
+        struct drv_txq *q = &p->tx;
+
+        if (!q->stopped || q->vq.broken)
+                return;
+        q->stopped = stop_reasons(q);
+        if (q->stopped)
+                return;
+        COUNT(q, wakes, 1);
+        VW_TRACE(wake, q->index, vq_driver_free(&q->vq), 0);
+        if (q->refused)
+                wake_program(p);
+}
+
+/* Kicks, if the device wants it, for all that was published since the last look. */
+void drv_tx_flush(struct drv_pair *p)
+{
+        struct drv_txq *q = &p->tx;
+
+        if (!q->unkicked)
+                return;
+        q->unkicked = false;
+        if (!vq_driver_kick_needed(&q->vq)) {
+                COUNT(q, kicks_suppressed, 1);
+                return;
+        }
+        COUNT(q, kicks, 1);
+        VW_TRACE(kick, q->index, vq_driver_outstanding(&q->vq), 0);
+        drv_ring_bell(p->tx_kick);
+}
+
+static void publish(struct drv_txq *q)
+{
+        vq_driver_publish(&q->vq);
+        q->unkicked = true;
+}
+
+/* Stops the queue if it must, and looks once whether it may go on at once: the device may have been faster. */
+static void stop_if_full(struct drv_pair *p)
+{
+        struct drv_txq *q = &p->tx;
+
+        q->stopped = stop_reasons(q);
+        if (likely(!q->stopped))
+                return;
+        COUNT(q, stops, 1);
+        VW_TRACE(stop, q->index, q->stopped, vq_driver_free(&q->vq));
+        publish(q);
+        drv_tx_flush(p);
+        if (vq_driver_used_pending(&q->vq))
+                drv_tx_reap(p, VW_C_reaped_by_xmit);
+        q->stopped = stop_reasons(q);
+        if (!q->stopped)
+                COUNT(q, wakes, 1);
+}
+
+/* ---- one packet ---- */
+
+/* What the device has negotiated to take (5.1.6.2); clears what a driver must not send. */
+static enum vw_drop admit(const struct drv_pair *p, struct vw_net_hdr *hdr, const struct iovec *iov,
+                          unsigned n_iov, uint32_t len)
+{
+        static const uint64_t need[] = {
+                [VW_GSO_TCPV4] = F(host_tso4),
+                [VW_GSO_TCPV6] = F(host_tso6),
+                [VW_GSO_UDP_L4] = F(host_uso),
+        };
+        uint8_t type = hdr->gso_type & (uint8_t)~VW_GSO_ECN, bytes[NET_HEADERS_MAX];
+
+        if (len < NET_ETH_LEN)
+                return VW_DROP_SHORT;
+        if (len > VW_FRAME_MAX)
+                return VW_DROP_TOO_LONG;
+        hdr->num_buffers = 0;
+        hdr->flags &= VW_HDR_F_NEEDS_CSUM;
+        if (!hdr->flags)
+                hdr->csum_start = hdr->csum_offset = 0;
+        else if (!(p->features & F(csum)))
+                return VW_DROP_NOT_NEGOTIATED;
+        else if ((uint32_t)hdr->csum_start + hdr->csum_offset + 2 > len)
+                return VW_DROP_BAD_CSUM;
+        if (hdr->gso_type == VW_GSO_NONE) {
+                hdr->gso_size = 0;
+                if (likely(!p->mtu || len <= p->mtu + NET_ETH_LEN))
+                        return VW_DROP_NONE;
+                iov_to_buf(iov, n_iov, 0, bytes, sizeof(bytes)); /* a VLAN tag does not count */
+                return net_over_mtu(hdr, bytes, len, p->mtu) ? VW_DROP_MTU : VW_DROP_NONE;
+        }
+        if (!hdr->flags || !hdr->gso_size || type >= ARRAY_SIZE(need) || !need[type])
+                return VW_DROP_BAD_GSO;
+        if (!(p->features & need[type]) || (hdr->gso_type & VW_GSO_ECN && !(p->features & F(host_ecn))))
+                return VW_DROP_NOT_NEGOTIATED;
+        return VW_DROP_NONE;
+}
+
+/* Lays the packet out for the device: header, then what is not empty.  Returns the number of pieces. */
+static unsigned lay_out(struct drv_pair *p, const struct vw_tx_pkt *pkt, const struct vw_net_hdr *hdr,
+                        struct tx_slot *s, struct vq_piece *pieces)
+{
+        const struct arena *arena = &p->drv->arena;
+        struct drv_txq *q = &p->tx;
+        unsigned hdr_len = p->hdr_len, n = 0;
+        uint8_t *at = pkt->iov[0].iov_base;
+
+        if (s->buf >= 0 && at == buf_frame(q, (uint32_t)s->buf)) {
+                at -= hdr_len;
+                pieces[n++] =
+                        (struct vq_piece){ arena_gpa(arena, at), (uint32_t)(hdr_len + pkt->iov[0].iov_len) };
+        } else {
+                at = q->hdrs + (size_t)(s - q->slots) * HDR_STRIDE;
+                pieces[n++] = (struct vq_piece){ arena_gpa(arena, at), hdr_len };
+                if (pkt->iov[0].iov_len)
+                        pieces[n++] = (struct vq_piece){ arena_gpa(arena, pkt->iov[0].iov_base),
+                                                         (uint32_t)pkt->iov[0].iov_len };
+        }
+        net_hdr_encode(hdr, hdr_len, at);
+        for (unsigned i = 1; i < pkt->n_iov; i++)
+                if (pkt->iov[i].iov_len)
+                        pieces[n++] = (struct vq_piece){ arena_gpa(arena, pkt->iov[i].iov_base),
+                                                         (uint32_t)pkt->iov[i].iov_len };
+        return n;
+}
+
+/* The program's own mistakes: too many pieces, or memory that the device cannot see.  The length on success. */
+static int64_t measure(const struct drv_pair *p, const struct vw_tx_pkt *pkt)
+{
+        const struct arena *a = &p->drv->arena;
+        int64_t len = 0;
+
+        if (!pkt->cookie || !pkt->n_iov || pkt->n_iov > VW_TX_FRAGS_MAX ||
+            pkt->n_iov >= vq_driver_chain_max(&p->tx.vq))
+                return -EINVAL;
+        for (unsigned i = 0; i < pkt->n_iov; i++) {
+                size_t at = (size_t)((uint8_t *)pkt->iov[i].iov_base - a->va);
+
+                if (at > a->size || pkt->iov[i].iov_len > a->size - at)
+                        return -EINVAL;
+                len += (int64_t)pkt->iov[i].iov_len;
+        }
+        return len;
+}
+
+/* Puts a packet on the ring, whose flow has been charged.  The queue is not stopped, so there is room. */
+static void place(struct drv_pair *p, const struct vw_tx_pkt *pkt, const struct vw_net_hdr *hdr, uint32_t len,
+                  int32_t buf)
+{
+        struct drv_txq *q = &p->tx;
+        struct vq_piece pieces[VW_TX_FRAGS_MAX + 1];
+        struct tx_slot *s = q->free_slot;
+
+        s->buf = buf;
+        check(vq_driver_add(&q->vq, pieces, lay_out(p, pkt, hdr, s, pieces), 0, s) == 0);
+        q->free_slot = s->next;
+        q->inflight++;
+        s->bytes = len;
+        s->ticket = bql_charge(&q->bql, len);
+        s->flow = pkt->flow;
+        s->cookie = pkt->cookie;
+        if (buf >= 0)
+                q->bufs[buf].inflight++;
+        if (q->mode == VW_TX_ORPHAN && buf >= 0 && s->cookie && q->n_let_go < q->vq.size) {
+                let_go(p, s->cookie);
+                s->cookie = NULL;
+        }
+}
+
+/* 1: taken; 0: not now; -errno. */
+static int offer(struct drv_pair *p, const struct vw_tx_pkt *pkt)
+{
+        struct drv_txq *q = &p->tx;
+        struct vw_tx_pkt out = *pkt;
+        enum vw_drop drop;
+        int64_t len = measure(p, pkt);
+
+        if (len < 0)
+                return (int)len;
+        drop = admit(p, &out.hdr, pkt->iov, pkt->n_iov, (uint32_t)MIN(len, UINT32_MAX));
+        if (drop && q->n_let_go == q->vq.size)
+                return 0; /* sending from within tx_done, whose loop must hand over first */
+        if (drop) {
+                COUNT_DROP(q, drop);
+                let_go(p, pkt->cookie);
+                return 1;
+        }
+        if (q->mode == VW_TX_ORPHAN)
+                out.flow = NULL; /* nothing holds a sender back */
+        if (out.flow && !flow_charge(&out.flow->account, (uint32_t)len))
+                return 0;
+        place(p, &out, &out.hdr, (uint32_t)len, find_buf(q, pkt->iov, pkt->n_iov));
+        return 1;
+}
+
+/* A packet of vw_driver_send(): the same, but its sender has charged the flow and waits for nothing. */
+void drv_tx_offer_cell(struct drv_pair *p, uint32_t cell)
+{
+        struct drv_txq *q = &p->tx;
+        struct tx_cell *c = &q->cells[cell];
+        uint32_t buf = q->n_bufs + cell;
+        struct iovec iov = { buf_frame(q, buf), c->len };
+        struct vw_tx_pkt pkt = { .hdr = c->hdr, .iov = &iov, .n_iov = 1, .flow = c->flow };
+        enum vw_drop drop = admit(p, &pkt.hdr, &iov, 1, c->len);
+
+        if (drop) {
+                drv_tx_drop_cell(p, cell, drop);
+                return;
+        }
+        q->bufs[buf].put = true; /* free as soon as the device is done */
+        place(p, &pkt, &pkt.hdr, c->len, (int32_t)buf);
+        stop_if_full(p);
+}
+
+void drv_tx_drop_cell(struct drv_pair *p, uint32_t cell, enum vw_drop reason)
+{
+        struct drv_txq *q = &p->tx;
+
+        COUNT_DROP(q, reason);
+        if (q->cells[cell].flow)
+                discharge(p, q->cells[cell].flow, q->cells[cell].len);
+        buf_free(q, q->n_bufs + cell);
+}
+
+/* What was offered becomes visible, and the device is told. */
+void drv_tx_commit(struct drv_pair *p)
+{
+        publish(&p->tx);
+        drv_tx_flush(p);
+        p->napi.worked = true;
+}
+
+bool drv_tx_ready(const struct drv_pair *p)
+{
+        return p->up && p->enabled && !p->tx.stopped && !p->tx.hung && !p->tx.vq.broken;
+}
+
+int drv_tx_xmit(struct drv_pair *p, const struct vw_tx_pkt *pkts, unsigned n, bool more)
+{
+        struct drv_txq *q = &p->tx;
+        unsigned taken = 0;
+        int r = 1;
+
+        if (!p->up || !p->enabled)
+                return -ENETDOWN;
+        if (q->vq.broken)
+                return -EPROTO;
+        if (q->hung)
+                return -ETIMEDOUT;
+        if (q->mode == VW_TX_ORPHAN)
+                drv_tx_reap(p, VW_C_reaped_by_xmit);
+        while (taken < n && !q->stopped && (r = offer(p, &pkts[taken])) > 0) {
+                taken++;
+                if (q->kick_mode == VW_KICK_EACH) {
+                        publish(q);
+                        drv_tx_flush(p);
+                }
+                stop_if_full(p);
+        }
+        if (taken)
+                publish(q);
+        if (!more || q->stopped)
+                drv_tx_flush(p);
+        q->refused |= taken < n && (q->stopped || q->in_done);
+        p->napi.worked |= taken > 0;
+        flush_done(p);
+        return taken || r >= 0 ? (int)taken : r;
+}
+
+VW_API int vw_driver_xmit(struct vw_driver *drv, unsigned pair, const struct vw_tx_pkt *pkts, unsigned n,
+                          bool more)
+{
+        drv_claim(&drv->pairs[pair]);
+        return drv_tx_xmit(&drv->pairs[pair], pkts, n, more);
+}
+
+VW_API bool vw_driver_tx_ready(const struct vw_driver *drv, unsigned pair)
+{
+        return drv_tx_ready(&drv->pairs[pair]);
+}
