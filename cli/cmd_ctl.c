@@ -33,6 +33,8 @@ static const struct opt rows[] = {
 
 static const struct opt_group group = { .rows = rows, .n_rows = ARRAY_LEN(rows), .into = &options };
 
+static const struct opt_group *const groups[] = { &group };
+
 static const struct opt_page page = {
         .command = "vwire ctl",
         .usage = "PATH COMMAND [options]",
@@ -50,8 +52,8 @@ static const struct opt_page page = {
         .examples = "  vwire ctl /run/vm1.ctl stats --watch\n"
                     "  vwire ctl /run/vm1.ctl set tx-usecs=64 tx-frames=64\n"
                     "  vwire ctl /run/vm1.ctl pcap /dev/stdout | tcpdump -r -\n",
-        .groups = &group,
-        .n_groups = 1,
+        .groups = groups,
+        .n_groups = ARRAY_LEN(groups),
         .args_max = 1026,
 };
 

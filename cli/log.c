@@ -103,15 +103,53 @@ void log_start(void)
         vw_set_log((enum vw_log_level)log_config.level, on_event, NULL);
 }
 
+#define LINES_PER_SECOND 10 /* of one reason; the library keeps to the same */
+
+/* The number of lines held back before this one, or -1 to hold it back too.  The format is the reason. */
+static long count_line(const char *fmt)
+{
+        static struct reason {
+                const char *fmt;
+                time_t second;
+                unsigned lines;
+                long suppressed;
+        } reasons[64], *r = reasons;
+        struct timespec now;
+        long suppressed;
+
+        while (r < reasons + ARRAY_LEN(reasons) - 1 && r->fmt && r->fmt != fmt)
+                r++;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (r->fmt != fmt || r->second != now.tv_sec) {
+                r->fmt = fmt;
+                r->second = now.tv_sec;
+                r->lines = 0;
+        }
+        if (r->lines++ >= LINES_PER_SECOND) {
+                r->suppressed++;
+                return -1;
+        }
+        suppressed = r->suppressed;
+        r->suppressed = 0;
+        return suppressed;
+}
+
 void log_say(enum vw_log_level level, const char *component, const char *fmt, ...)
 {
+        long suppressed;
         char text[768];
         va_list ap;
+        int n;
 
         if ((int)level > log_config.level)
                 return;
+        suppressed = count_line(fmt);
+        if (suppressed < 0)
+                return;
         va_start(ap, fmt);
-        vsnprintf(text, sizeof(text), fmt, ap);
+        n = vsnprintf(text, sizeof(text), fmt, ap);
         va_end(ap);
+        if (suppressed && n < (int)sizeof(text))
+                snprintf(text + n, sizeof(text) - (size_t)n, " suppressed=%ld", suppressed);
         on_event(NULL, level, component, text);
 }

@@ -220,7 +220,7 @@ static struct opts *opts_new(const struct opt_page *page, int argc, char **argv)
         if (!opts)
                 return NULL;
         for (unsigned g = 0; g < page->n_groups; g++)
-                n += page->groups[g].n_rows;
+                n += page->groups[g]->n_rows;
         opts->table = calloc(n + 2, sizeof(*opts->table));
         opts->rows = calloc(n + 1, sizeof(*opts->rows));
         opts->into = calloc(n + 1, sizeof(*opts->into));
@@ -228,7 +228,7 @@ static struct opts *opts_new(const struct opt_page *page, int argc, char **argv)
         if (!opts->table || !opts->rows || !opts->into || !opts->kept)
                 goto fail;
         for (unsigned g = 0; g < page->n_groups; g++) {
-                const struct opt_group *group = &page->groups[g];
+                const struct opt_group *group = page->groups[g];
 
                 for (unsigned i = 0; i < group->n_rows; i++) {
                         const struct opt *row = &group->rows[i];
@@ -285,8 +285,10 @@ enum opt_verdict opts_parse(const struct opt_page *page, int argc, char **argv, 
         while ((r = poptGetNextOpt(opts->popt)) > 0) {
                 unsigned i = (unsigned)r - 1;
                 char *given = poptGetOptArg(opts->popt), reason[OPT_WHY_LEN / 2];
-                const char *value = given ? given : i < opts->n ? opts->rows[i]->optional : NULL;
+                const char *value = given ? given : "";
 
+                if (!given && i < opts->n && opts->rows[i]->optional)
+                        value = opts->rows[i]->optional;
                 if (given)
                         opts->kept[opts->n_kept++] = given;
                 if (i == opts->n)
@@ -365,7 +367,7 @@ void opts_help(const struct opt_page *page, FILE *out)
         if (page->topics)
                 fprintf(out, "\n%s", page->topics);
         for (unsigned g = 0; g < page->n_groups; g++) {
-                const struct opt_group *group = &page->groups[g];
+                const struct opt_group *group = page->groups[g];
 
                 fprintf(out, "\n%s:\n", group->title ? group->title : "options");
                 for (unsigned i = 0; i < group->n_rows; i++)

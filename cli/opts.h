@@ -61,7 +61,7 @@ struct opt_page {
         const char *about;
         const char *topics;   /* after it, as it stands; or NULL */
         const char *examples; /* last in --help */
-        const struct opt_group *groups;
+        const struct opt_group *const *groups;
         unsigned n_groups;
         unsigned args_max; /* words that are no option */
 };

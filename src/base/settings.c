@@ -110,8 +110,8 @@ static int parse_key(const char *text, struct vw_setting *ret_setting, const cha
 
 int vw_key_parse(const char *text, struct vw_setting *ret_setting, const char **ret_why)
 {
-        struct vw_setting setting;
-        const char *end;
+        struct vw_setting setting = { 0 };
+        const char *end = text;
         int r = parse_key(text, &setting, &end, ret_why);
 
         if (r < 0)
@@ -124,9 +124,9 @@ int vw_key_parse(const char *text, struct vw_setting *ret_setting, const char **
 
 int vw_setting_parse(const char *text, struct vw_setting *ret_setting, const char **ret_why)
 {
-        struct vw_setting setting;
+        struct vw_setting setting = { 0 };
         const struct key *key;
-        const char *equals, *word;
+        const char *equals = text, *word;
         int64_t value;
         int r = parse_key(text, &setting, &equals, ret_why);
 

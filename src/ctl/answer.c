@@ -73,7 +73,7 @@ static bool only(struct call *call, const char *name)
         json_t *value;
 
         json_object_foreach (call->args, key, value)
-                if (!name || strcmp(key, name)) {
+                if (!name || strcmp(key, name) != 0) {
                         fail(call, CTL_UNKNOWN_KEY, "there is no argument %.100s here", key);
                         return false;
                 }
@@ -262,7 +262,7 @@ static int on_why(struct call *call)
 
 static int on_pcap(struct call *call)
 {
-        bool on;
+        bool on = false;
         int r;
 
         if (take_bool(call, "on", &on) < 0)
@@ -282,7 +282,7 @@ static int on_pcap(struct call *call)
 
 static int on_link(struct call *call)
 {
-        bool up;
+        bool up = false;
         int r;
 
         if (take_bool(call, "up", &up) < 0)

@@ -35,15 +35,10 @@ struct ctl_server {
         unsigned n_clients;
 };
 
-static void drop_client(struct client *c)
+static void free_client(struct client *c)
 {
-        struct client **p = &c->server->clients;
         int fd = c->watch.fd;
 
-        while (*p != c)
-                p = &(*p)->next;
-        *p = c->next;
-        c->server->n_clients--;
         evloop_remove(c->server->loop, &c->watch);
         close(fd);
         if (c->file >= 0)
@@ -51,6 +46,17 @@ static void drop_client(struct client *c)
         text_done(&c->out);
         free(c->line);
         free(c);
+}
+
+static void drop_client(struct client *c)
+{
+        struct client **p = &c->server->clients;
+
+        while (*p != c)
+                p = &(*p)->next;
+        *p = c->next;
+        c->server->n_clients--;
+        free_client(c);
 }
 
 /* ---- out ---- */
@@ -254,8 +260,10 @@ void ctl_server_free(struct ctl_server *server)
 {
         if (!server)
                 return;
-        while (server->clients)
-                drop_client(server->clients);
+        for (struct client *c = server->clients, *next; c; c = next) {
+                next = c->next;
+                free_client(c);
+        }
         evloop_remove(server->loop, &server->accept);
         sock_close(&server->listener);
         evloop_free(server->loop);

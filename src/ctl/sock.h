@@ -26,5 +26,8 @@ void sock_inherit(struct sock_listener *l, int fd);
 /* A non-blocking connection, or -errno: -EAGAIN if none waits, -EMFILE if it had to be closed for want of fds. */
 int sock_accept(struct sock_listener *l);
 
+/* A non-blocking connection, or -errno at once. */
+int sock_dial(const char *path);
+
 /* A connected socket, blocking, or -errno with a sentence. */
 int sock_connect(const char *path, const char **ret_why);

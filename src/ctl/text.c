@@ -55,21 +55,31 @@ void text_add_bytes(struct text *t, const char *bytes, size_t n)
         t->data[t->len] = '\0';
 }
 
+/* As a JSON string, whatever the bytes are.  NULL: out of memory. */
+static json_t *string_of_any(const char *value)
+{
+        json_t *string = json_string(value);
+        char *plain;
+
+        if (string)
+                return string;
+        plain = strdup(value);
+        if (!plain)
+                return NULL;
+        for (char *c = plain; *c; c++)
+                if (*c & 0x80)
+                        *c = '?';
+        string = json_string(plain);
+        free(plain);
+        return string;
+}
+
 void text_add_json(struct text *t, const char *value)
 {
-        json_t *string = value ? json_string(value) : json_null();
+        json_t *string = value ? string_of_any(value) : json_null();
         char *encoded;
 
-        if (!string) { /* not UTF-8 */
-                char *plain = strdup(value);
-
-                for (char *c = plain; c && *c; c++)
-                        if (*c & 0x80)
-                                *c = '?';
-                string = json_string(plain);
-                free(plain);
-        }
-        encoded = json_dumps(string, JSON_ENCODE_ANY);
+        encoded = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
         json_decref(string);
         if (encoded)
                 text_add(t, "%s", encoded);

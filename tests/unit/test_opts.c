@@ -59,7 +59,8 @@ static void parse(struct run *run, const char *line)
                 argv[argc++] = w;
 
         struct opt_group group = { .rows = rows, .n_rows = ARRAY_LEN(rows), .into = &run->v };
-        struct opt_page page = { .command = "vwire device", .groups = &group, .n_groups = 1, .args_max = 1 };
+        const struct opt_group *groups[] = { &group };
+        struct opt_page page = { .command = "vwire device", .groups = groups, .n_groups = 1, .args_max = 1 };
 
         run->verdict = opts_parse(&page, argc, argv, &run->opts, run->why);
 }
@@ -245,10 +246,11 @@ TEST(opts, help_is_asked_for_by_two_spellings)
 TEST(opts, help_names_every_option_with_limits_and_default_in_100_columns)
 {
         struct opt_group group = { .rows = rows, .n_rows = ARRAY_LEN(rows) };
+        const struct opt_group *groups[] = { &group };
         struct opt_page page = { .command = "vwire device",
                                  .usage = "[options]",
                                  .about = "Serves.",
-                                 .groups = &group,
+                                 .groups = groups,
                                  .n_groups = 1,
                                  .examples = "  vwire device\n" };
         char *text;

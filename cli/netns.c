@@ -1,0 +1,162 @@
+#include "netns.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- a private corner ---- */
+
+static int write_file(const char *path, const char *text)
+{
+        int fd = open(path, O_WRONLY | O_CLOEXEC), r = 0;
+
+        if (fd < 0)
+                return -errno;
+        if (write(fd, text, strlen(text)) < 0)
+                r = -errno;
+        close(fd);
+        return r;
+}
+
+/* Root inside, ourselves outside. */
+static int become_root_of_a_user_namespace(void)
+{
+        char uid_map[32], gid_map[32];
+        int r;
+
+        snprintf(uid_map, sizeof(uid_map), "0 %u 1", geteuid());
+        snprintf(gid_map, sizeof(gid_map), "0 %u 1", getegid());
+        if (unshare(CLONE_NEWUSER) < 0)
+                return -errno;
+        r = write_file("/proc/self/uid_map", uid_map);
+        if (r == 0)
+                r = write_file("/proc/self/setgroups", "deny"); /* the kernel wants it before the next */
+        return r < 0 ? r : write_file("/proc/self/gid_map", gid_map);
+}
+
+int netns_isolate(const char **ret_why)
+{
+        int r = unshare(CLONE_NEWNS) < 0 ? -errno : 0;
+
+        if (r == -EPERM) {
+                r = become_root_of_a_user_namespace();
+                if (r < 0) {
+                        *ret_why =
+                                "neither root nor allowed to make a user namespace: run it as root, or see "
+                                "/proc/sys/user/max_user_namespaces";
+                        return r;
+                }
+                r = unshare(CLONE_NEWNS) < 0 ? -errno : 0;
+        }
+        if (r < 0) {
+                *ret_why = "no mount namespace may be made here";
+                return r;
+        }
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("vwire", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=700") < 0) {
+                r = -errno;
+                *ret_why = "no file system may be mounted here";
+                return r;
+        }
+        return 0;
+}
+
+int netns_new(void)
+{
+        int before = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), made = -1, sock, r = 0;
+
+        if (before < 0)
+                return -errno;
+        if (unshare(CLONE_NEWNET) < 0 || (made = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) < 0) {
+                r = -errno;
+                goto out;
+        }
+        sock = netns_socket(made);
+        r = sock < 0 ? sock : netif_set_up(sock, "lo");
+        if (sock >= 0)
+                close(sock);
+        if (netns_enter(before) < 0 && r == 0)
+                r = -errno;
+out:
+        close(before);
+        if (r < 0 && made >= 0)
+                close(made);
+        return r < 0 ? r : made;
+}
+
+int netns_enter(int netns)
+{
+        return setns(netns, CLONE_NEWNET) < 0 ? -errno : 0;
+}
+
+/* ---- interfaces ---- */
+
+int netns_socket(int netns)
+{
+        int before = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), sock = -1, r;
+
+        if (before < 0)
+                return -errno;
+        r = netns_enter(netns);
+        if (r == 0) {
+                sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+                r = sock < 0 ? -errno : 0;
+        }
+        netns_enter(before);
+        close(before);
+        return r < 0 ? r : sock;
+}
+
+static struct ifreq request(const char *name)
+{
+        struct ifreq req = { 0 };
+
+        snprintf(req.ifr_name, sizeof(req.ifr_name), "%s", name);
+        return req;
+}
+
+static int set_inet(int sock, unsigned long command, const char *name, struct in_addr address)
+{
+        struct sockaddr_in sin = { .sin_family = AF_INET, .sin_addr = address };
+        struct ifreq req = request(name);
+
+        memcpy(&req.ifr_addr, &sin, sizeof(sin));
+        return ioctl(sock, command, &req) < 0 ? -errno : 0;
+}
+
+int netif_set_address(int sock, const char *name, const char *address, unsigned prefix)
+{
+        struct in_addr ip, mask = { .s_addr = htonl(~0u << (32 - prefix)) };
+        int r;
+
+        if (inet_pton(AF_INET, address, &ip) != 1)
+                return -EINVAL;
+        r = set_inet(sock, SIOCSIFADDR, name, ip);
+        return r < 0 ? r : set_inet(sock, SIOCSIFNETMASK, name, mask);
+}
+
+int netif_set_up(int sock, const char *name)
+{
+        struct ifreq req = request(name);
+
+        if (ioctl(sock, SIOCGIFFLAGS, &req) < 0)
+                return -errno;
+        req.ifr_flags |= IFF_UP;
+        return ioctl(sock, SIOCSIFFLAGS, &req) < 0 ? -errno : 0;
+}
+
+bool netif_running(int sock, const char *name)
+{
+        struct ifreq req = request(name);
+
+        return ioctl(sock, SIOCGIFFLAGS, &req) == 0 && (req.ifr_flags & IFF_UP) &&
+               (req.ifr_flags & IFF_RUNNING);
+}

@@ -1,0 +1,90 @@
+#include "stop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "vwire/types.h"
+
+#define STOP_US 900000 /* what an orderly stop may take; a second is promised */
+
+static int told[2] = { -1, -1 };
+static volatile sig_atomic_t stopping;
+static int exit_status;
+static const char *volatile sockets[2]; /* the peers' and the control socket */
+
+void stop_now(void)
+{
+        struct itimerval t = { .it_value = { .tv_usec = STOP_US } };
+        int error = errno;
+
+        if (!stopping) {
+                stopping = 1;
+                setitimer(ITIMER_REAL, &t, NULL);
+        }
+        if (write(told[1], "", 1) < 0) {
+                /* the pipe is full: it has been told often enough */
+        }
+        errno = error;
+}
+
+static void on_stop(int number)
+{
+        (void)number;
+        stop_now();
+}
+
+/* Something hangs: what the kernel does not clean up is removed here, and the rest ends with the process. */
+static void on_alarm(int number)
+{
+        (void)number;
+        for (size_t i = 0; i < ARRAY_LEN(sockets); i++)
+                if (sockets[i])
+                        unlink(sockets[i]);
+        _exit(exit_status);
+}
+
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+        (void)context;
+        if (info->si_code > 0 && vw_sigbus(info->si_addr))
+                return;
+        signal(number, SIG_DFL);
+        raise(number);
+}
+
+int stop_start(int late_status)
+{
+        const struct sigaction stop = { .sa_handler = on_stop, .sa_flags = SA_RESTART };
+        const struct sigaction late = { .sa_handler = on_alarm };
+        const struct sigaction bus = { .sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO };
+        const struct sigaction ignore = { .sa_handler = SIG_IGN };
+
+        exit_status = late_status;
+        if (pipe2(told, O_CLOEXEC | O_NONBLOCK) < 0)
+                return -errno;
+        sigaction(SIGINT, &stop, NULL);
+        sigaction(SIGTERM, &stop, NULL);
+        sigaction(SIGALRM, &late, NULL);
+        sigaction(SIGBUS, &bus, NULL);
+        sigaction(SIGPIPE, &ignore, NULL);
+        return 0;
+}
+
+int stop_fd(void)
+{
+        return told[0];
+}
+
+void stop_removes(const char *path)
+{
+        for (size_t i = 0; i < ARRAY_LEN(sockets); i++)
+                if (!sockets[i]) {
+                        sockets[i] = path;
+                        return;
+                }
+}

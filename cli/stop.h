@@ -1,0 +1,10 @@
+/* Signals: an orderly stop within a second, whatever hangs, and memory that a peer takes away. */
+#pragma once
+
+/* Once, before threads are made; `late_status` is the exit status when the orderly way hangs.  0 or -errno. */
+int stop_start(int late_status);
+/* Readable from the first SIGINT, SIGTERM or stop_now() on. */
+int stop_fd(void);
+void stop_now(void);
+/* A socket to remove when the orderly way takes too long; it is `path` until the program ends. */
+void stop_removes(const char *path);
