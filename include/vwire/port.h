@@ -14,7 +14,7 @@ struct vw_port;
 struct vw_port_config {
         unsigned pairs;           /* lanes wanted */
         uint8_t mac[6];           /* of the far end: where a port that makes frames sends them; zero: broadcast */
-        unsigned mtu;             /* 0: the port's own */
+        unsigned mtu;             /* what a network interface that is opened by name is set to; 0: leave its own */
 };
 
 /* Opens the port that `spec` describes (see vwire(1), PORT).  Control thread.  Returns 0 or -errno; on failure *ret_why is a

@@ -15,14 +15,14 @@
                         check_failed(#cond, __FILE__, __LINE__);                                             \
         } while (0)
 
-#define unreachable() check_failed("unreachable", __FILE__, __LINE__)
+#define unreachable()                   check_failed("unreachable", __FILE__, __LINE__)
 
-#define ARRAY_SIZE(a)   (sizeof(a) / sizeof((a)[0]))
-#define BIT(n)          (UINT64_C(1) << (n))
-#define MIN(a, b)       ((a) < (b) ? (a) : (b))
-#define MAX(a, b)       ((a) > (b) ? (a) : (b))
-#define ALIGN_UP(x, a)  (((x) + (a)-1) / (a) * (a))
-#define CACHE_LINE      64 /* bytes; fields of two threads never share one */
+#define ARRAY_SIZE(a)                   (sizeof(a) / sizeof((a)[0]))
+#define BIT(n)                          (UINT64_C(1) << (n))
+#define MIN(a, b)                       ((a) < (b) ? (a) : (b))
+#define MAX(a, b)                       ((a) > (b) ? (a) : (b))
+#define ALIGN_UP(x, a)                  (((x) + (a)-1) / (a) * (a))
+#define CACHE_LINE                      64 /* bytes; fields of two threads never share one */
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 

@@ -92,7 +92,8 @@ static size_t parse_queue(const char *text, int64_t *ret_queue)
 }
 
 /* The key with the queue before it, up to a '=' or the end, which *ret_end is set to. */
-static int parse_key(const char *text, struct vw_setting *ret_setting, const char **ret_end, const char **ret_why)
+static int parse_key(const char *text, struct vw_setting *ret_setting, const char **ret_end,
+                     const char **ret_why)
 {
         int64_t queue = -1;
         size_t prefix = parse_queue(text, &queue);

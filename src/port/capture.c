@@ -1,3 +1,4 @@
+/* The pcap tee: a lane pays for a copy and a reading of the clock, the writer's thread for everything else. */
 #include "port/capture.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* rtnetlink by libmnl: one request, its answer, its acknowledgement; no cache, the kernel is asked each time. */
 #include "port/netlink.h"
 
 #include <errno.h>
@@ -50,34 +51,37 @@ void netlink_event_drain(struct netlink *nl)
                 continue;
 }
 
+static ssize_t receive(const struct netlink *nl, char *buf)
+{
+        ssize_t n;
+
+        do
+                n = mnl_socket_recvfrom(nl->request, buf, NETLINK_BUFFER);
+        while (n < 0 && errno == EINTR);
+        return n;
+}
+
 /* Sends one request and hands each answer to `cb`. */
 static int talk(struct netlink *nl, struct nlmsghdr *request, mnl_cb_t cb, void *data)
 {
         char buf[NETLINK_BUFFER];
-        unsigned port;
-        int r;
+        int r = MNL_CB_OK;
 
         if (!nl->request)
                 return -EOPNOTSUPP;
-        port = mnl_socket_get_portid(nl->request);
         request->nlmsg_flags |= NLM_F_REQUEST | NLM_F_ACK;
         request->nlmsg_seq = ++nl->sequence;
         if (mnl_socket_sendto(nl->request, request, request->nlmsg_len) < 0)
                 return -errno;
-        do {
-                ssize_t n = mnl_socket_recvfrom(nl->request, buf, sizeof(buf));
+        while (r > MNL_CB_STOP) {
+                ssize_t n = receive(nl, buf);
 
-                if (n < 0 && errno == EINTR) {
-                        r = MNL_CB_OK;
-                        continue;
-                }
                 if (n < 0)
                         return -errno;
-                r = mnl_cb_run(buf, (size_t)n, nl->sequence, port, cb, data);
-                /* The answer of a call that was cut short by a signal may still come: it is not ours. */
+                r = mnl_cb_run(buf, (size_t)n, nl->sequence, mnl_socket_get_portid(nl->request), cb, data);
                 if (r < 0 && errno == EPROTO)
-                        r = MNL_CB_OK;
-        } while (r > MNL_CB_STOP);
+                        r = MNL_CB_OK; /* the answer to a request whose receiving failed: not ours */
+        }
         return r < 0 ? -errno : 0;
 }
 

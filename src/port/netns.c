@@ -1,3 +1,4 @@
+/* Network namespaces by name or process id, and a thread that goes into one and ends there. */
 #include "port/netns.h"
 
 #include <errno.h>

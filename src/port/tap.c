@@ -144,14 +144,18 @@ static uint32_t tap_rx_max(const void *self, unsigned lane)
 
 /* ---- control thread ---- */
 
-/* Looks the interface up again; true if it is there. */
+/* Looks the interface up again; true if it is there.  One that somebody moved to another namespace is out of sight, but frames
+ * flow. */
 static bool refresh(struct tap *tap)
 {
         if (!tap->index)
                 return true;
         if (netlink_get(&tap->netlink, NULL, tap->index, &tap->link) < 0) {
-                tap->link.up = tap->link.carrier = false;
-                return false;
+                struct ifreq req = { 0 };
+                bool there = ioctl(tap->lanes[0].fd, TUNGETIFF, &req) == 0;
+
+                tap->link.up = tap->link.carrier = there;
+                return there;
         }
         if (tap->link.mtu > tap->mtu_max)
                 store_relaxed(&tap->mtu_max, tap->link.mtu);
@@ -179,6 +183,7 @@ static void tap_info(void *self, struct vw_port_info *ret_info)
 static int tap_set_rx_offloads(void *self, uint32_t offloads)
 {
         struct tap *tap = self;
+        uint32_t before = tap->rx_offloads;
         int r;
 
         offloads &= tap->makes;
@@ -187,12 +192,10 @@ static int tap_set_rx_offloads(void *self, uint32_t offloads)
         if (!(offloads & (VW_OFFLOAD_TSO4 | VW_OFFLOAD_TSO6)))
                 offloads &= ~(uint32_t)VW_OFFLOAD_ECN;
         /* Room is asked for before the kernel may fill it, and what may be handed over shrinks with what is asked for. */
-        store_relaxed(&tap->rx_offloads, offloads | tap->rx_offloads);
+        store_relaxed(&tap->rx_offloads, before | offloads);
         r = tap_offload(tap, offloads);
-        if (r < 0)
-                return r == -EBADFD ? -ENODEV : r;
-        store_relaxed(&tap->rx_offloads, offloads);
-        return 0;
+        store_relaxed(&tap->rx_offloads, r < 0 ? before : offloads);
+        return r == -EBADFD ? -ENODEV : r;
 }
 
 static int tap_set_identity(void *self, const uint8_t mac[6], unsigned mtu)

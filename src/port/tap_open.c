@@ -172,7 +172,7 @@ static int join_bridge(struct tap *tap, const struct port_args *args, bool made,
         return 0;
 }
 
-static int open_by_name(struct tap *tap, const struct port_args *args, const char **ret_why)
+static int open_by_name(struct tap *tap, const struct port_args *args, unsigned mtu, const char **ret_why)
 {
         struct netlink_link before;
         bool made;
@@ -206,6 +206,12 @@ static int open_by_name(struct tap *tap, const struct port_args *args, const cha
                 r = join_bridge(tap, args, made, ret_why);
                 if (r < 0)
                         return r;
+        }
+        if (mtu) {
+                r = netlink_set(&tap->netlink, tap->index, &(struct netlink_change){ .mtu = mtu });
+                if (r < 0)
+                        return port_refuse(ret_why, -r, args->spec, "cannot set its MTU to %u: %s", mtu,
+                                           strerror(-r));
         }
         r = netlink_set(&tap->netlink, tap->index, &(struct netlink_change){ .up = true });
         if (r < 0)
@@ -333,7 +339,7 @@ int tap_open(const struct port_args *args, const struct vw_port_config *config,
 
         if (!tap)
                 return port_refuse(ret_why, ENOMEM, args->spec, "no memory");
-        r = args->n_fds ? open_by_fds(tap, args, ret_why) : open_by_name(tap, args, ret_why);
+        r = args->n_fds ? open_by_fds(tap, args, ret_why) : open_by_name(tap, args, config->mtu, ret_why);
         if (r < 0)
                 goto failed;
         r = set_header(tap);
@@ -343,7 +349,7 @@ int tap_open(const struct port_args *args, const struct vw_port_config *config,
                 goto failed;
         }
         probe_offloads(tap, args->spec);
-        tap->mtu_max = MAX(tap->link.mtu, 1500u);
+        tap->mtu_max = MAX(tap->link.mtu, MAX(config->mtu, 1500u));
         tap->dropped_before = tap->link.tx_dropped;
         /* last, so that nothing stays behind when a step before fails */
         if (args->persist && ioctl(tap->lanes[0].fd, TUNSETPERSIST, 1UL) < 0) {

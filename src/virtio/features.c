@@ -89,10 +89,26 @@ const char *vw_feature_name(unsigned bit)
 const char *vw_protocol_feature_name(unsigned bit)
 {
         static const char *const names[] = {
-                "mq", "log_shmfd", "rarp", "reply_ack", "mtu", "backend_req", "cross_endian",
-                "crypto_session", "pagefault", "config", "backend_send_fd", "host_notifier",
-                "inflight_shmfd", "reset_device", "inband_notifications", "configure_mem_slots", "status",
-                "xen_mmap", "shared_object", "device_state",
+                "mq",
+                "log_shmfd",
+                "rarp",
+                "reply_ack",
+                "mtu",
+                "backend_req",
+                "cross_endian",
+                "crypto_session",
+                "pagefault",
+                "config",
+                "backend_send_fd",
+                "host_notifier",
+                "inflight_shmfd",
+                "reset_device",
+                "inband_notifications",
+                "configure_mem_slots",
+                "status",
+                "xen_mmap",
+                "shared_object",
+                "device_state",
         };
 
         return bit < ARRAY_SIZE(names) ? names[bit] : NULL;

@@ -601,6 +601,24 @@ TEST(tap, is_the_same_under_another_name)
         bed_done(&b);
 }
 
+TEST(tap, goes_on_when_it_is_moved_to_another_namespace)
+{
+        LAB();
+        struct bed b = bed_new("tap:vwt0", 1);
+        uint8_t frame[100];
+        pid_t pid = lab_neighbour();
+
+        EXPECT(lab_sh("ip link set vwt0 netns %d && nsenter -n -t %d ip link set vwt0 up", pid, pid));
+        make_frame(frame, IPPROTO_UDP, 58, 1);
+        EXPECT_EQ(tx(&b, 0, NULL, frame, 100), 0);
+        EXPECT(port_info(&b).link_up);
+        EXPECT(lab_sh("nsenter -n -t %d ip link del vwt0", pid));
+        EXPECT_EQ(tx(&b, 0, NULL, frame, 100), -ENETDOWN);
+        EXPECT(!port_info(&b).link_up);
+        lab_neighbour_end(pid);
+        bed_done(&b);
+}
+
 /* ---- several queues ---- */
 
 static unsigned lane_frames(const struct bed *b, unsigned lane)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -83,6 +84,33 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
         arg = va_arg(ap, void *);
         va_end(ap);
         return (!only_ioctl || only_ioctl == request) && fails() ? -1 : __real_ioctl(fd, request, arg);
+}
+
+/* Frames: every `io_every`th call fails with io_error; 0: none. */
+static unsigned io_every, io_calls, io_failed;
+static int io_error;
+
+static bool io_fails(void)
+{
+        if (!io_every || ++io_calls % io_every)
+                return false;
+        io_failed++;
+        errno = io_error;
+        return true;
+}
+
+ssize_t __real_readv(int fd, const struct iovec *iov, int n);
+ssize_t __wrap_readv(int fd, const struct iovec *iov, int n);
+ssize_t __wrap_readv(int fd, const struct iovec *iov, int n)
+{
+        return io_fails() ? -1 : __real_readv(fd, iov, n);
+}
+
+ssize_t __real_writev(int fd, const struct iovec *iov, int n);
+ssize_t __wrap_writev(int fd, const struct iovec *iov, int n);
+ssize_t __wrap_writev(int fd, const struct iovec *iov, int n)
+{
+        return io_fails() ? -1 : __real_writev(fd, iov, n);
 }
 
 static int tap_fd(void)
@@ -171,4 +199,94 @@ TEST(tap_faults, run_without_offloads_that_the_kernel_refuses)
         EXPECT_EQ(info.rx_offloads, VW_OFFLOAD_ALL & ~VW_OFFLOAD_USO);
         vw_port_close(port);
         only_ioctl = 0;
+}
+
+#define BURST  32
+#define BURSTS 6 /* together few enough for the receiving socket */
+
+/* Sends bursts, starting over with what was not taken; counts results by what they are. */
+static void send_bursts(struct vw_port *port, unsigned bursts, int error, unsigned *sent, unsigned *lost)
+{
+        uint8_t frame[60] = { 2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5 };
+        struct iovec iov[BURST][2];
+        struct vw_pkt pkts[BURST];
+        int result[BURST];
+
+        for (unsigned b = 0; b < bursts; b++) {
+                for (unsigned i = 0; i < BURST; i++) {
+                        iov[i][1] = (struct iovec){ frame, sizeof(frame) };
+                        pkts[i] = (struct vw_pkt){ .iov = &iov[i][1], .n_iov = 1, .len = sizeof(frame) };
+                }
+                for (unsigned at = 0; at < BURST;) {
+                        int n = vw_port_tx(port, 0, pkts + at, BURST - at, result + at);
+
+                        EXPECT(n >= 0);
+                        at += (unsigned)n;
+                }
+                for (unsigned i = 0; i < BURST; i++) {
+                        EXPECT(result[i] == 0 || result[i] == error);
+                        ++*(result[i] ? lost : sent);
+                }
+        }
+}
+
+/* hostile J05, J04: an error is the loss of that frame, an interruption or a full port of none */
+TEST(tap_faults, of_single_frames_lose_those_frames_and_no_other)
+{
+        static const struct {
+                int error;
+                bool loses;
+        } rows[] = {
+                {ENOBUFS, true },
+                { ENOMEM, true },
+                { EINVAL, true },
+                { EINTR,  false},
+                { EAGAIN, false}
+        };
+        struct vw_port_config config = { .pairs = 1 };
+
+        if (!lab_enter())
+                SKIP("needs the right to make a network namespace");
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                unsigned sent = 0, lost = 0, seen = 0, received = 0, errors = 0;
+                struct vw_port *port;
+                uint8_t buf[2048];
+                const char *why;
+                int sock;
+
+                EXPECT_EQ(vw_port_open("tap:vwt0", &config, &port, &why), 0);
+                sock = lab_packet_socket("vwt0", false);
+                io_error = rows[i].error;
+                io_calls = io_failed = 0;
+                io_every = 10;
+                send_bursts(port, BURSTS, -rows[i].error, &sent, &lost);
+                EXPECT(io_failed >= BURSTS * BURST / 10);
+                EXPECT_EQ(lost, rows[i].loses ? io_failed : 0);
+                EXPECT_EQ(sent + lost, BURSTS * BURST);
+                while (read(sock, buf, sizeof(buf)) > 0)
+                        seen++;
+                EXPECT_EQ(seen, sent);
+
+                io_every = 0;
+                for (unsigned n = 0; n < 100; n++)
+                        EXPECT_EQ(write(sock, buf, 60), 60);
+                io_every = 10;
+                for (unsigned n = 0; n < 200; n++) {
+                        struct iovec iov[2] = {
+                                {0           },
+                                { buf, sizeof(buf) }
+                        };
+                        struct vw_pkt pkt = { .iov = iov + 1, .n_iov = 1 };
+                        int r = vw_port_rx(port, 0, &pkt);
+
+                        received += r == 1;
+                        errors += r < 0;
+                        EXPECT(r == 1 || r == 0 || r == -rows[i].error);
+                }
+                EXPECT_EQ(received, 100);
+                EXPECT(rows[i].loses ? errors > 0 : errors == 0);
+                io_every = 0;
+                close(sock);
+                vw_port_close(port);
+        }
 }

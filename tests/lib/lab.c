@@ -7,6 +7,7 @@
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,4 +81,31 @@ int lab_packet_socket(const char *ifname, bool vnet_hdr)
                 return -1;
         }
         return fd;
+}
+
+pid_t lab_neighbour(void)
+{
+        int ready[2];
+        char byte;
+        pid_t pid;
+
+        if (pipe(ready) < 0)
+                abort();
+        pid = fork();
+        if (pid == 0) {
+                if (unshare(CLONE_NEWNET) == 0 && write(ready[1], "", 1) == 1)
+                        pause();
+                _exit(1);
+        }
+        close(ready[1]);
+        if (read(ready[0], &byte, 1) != 1)
+                abort();
+        close(ready[0]);
+        return pid;
+}
+
+void lab_neighbour_end(pid_t pid)
+{
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
 }

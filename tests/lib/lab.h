@@ -2,7 +2,7 @@
  * IPv6 is off in it, so that the kernel says nothing that it was not asked. */
 #pragma once
 #include <stdbool.h>
-#include <stddef.h>
+#include <sys/types.h>
 
 /* Moves the process into a fresh namespace; false where that is not allowed. */
 bool lab_enter(void);
@@ -16,3 +16,7 @@ unsigned lab_count_links(void);
 
 /* A raw packet socket on an interface, non-blocking; each frame behind a virtio-net header of 10 bytes if asked.  -1 on failure. */
 int lab_packet_socket(const char *ifname, bool vnet_hdr);
+
+/* A process that does nothing in a fresh namespace of its own, until it is ended. */
+pid_t lab_neighbour(void);
+void lab_neighbour_end(pid_t pid);
