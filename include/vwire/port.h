@@ -12,9 +12,9 @@ extern "C" {
 struct vw_port;
 
 struct vw_port_config {
-        unsigned pairs;           /* lanes wanted */
-        uint8_t mac[6];           /* of the far end: where a port that makes frames sends them; zero: broadcast */
-        unsigned mtu;             /* what a network interface that is opened by name is set to; 0: leave its own */
+        unsigned pairs; /* lanes wanted */
+        uint8_t mac[6]; /* of the far end: where a port that makes frames sends them; zero: broadcast */
+        unsigned mtu;   /* what a network interface that is opened by name is set to; 0: leave its own */
 };
 
 /* Opens the port that `spec` describes (see vwire(1), PORT).  Control thread.  Returns 0 or -errno; on failure *ret_why is a
@@ -29,12 +29,12 @@ VW_API void vw_port_close(struct vw_port *port);
 struct vw_port_info {
         char kind[16], name[64];
         bool link_up;
-        unsigned mtu;           /* bytes after the Ethernet header; 0: no limit of its own */
-        uint32_t tx_offloads;   /* VW_OFFLOAD_*: what it takes */
-        uint32_t rx_offloads;   /* what it may hand over now */
-        uint64_t dropped;       /* frames that were lost before vw_port_rx() could hand them over */
+        unsigned mtu;         /* bytes after the Ethernet header; 0: no limit of its own */
+        uint32_t tx_offloads; /* VW_OFFLOAD_*: what it takes */
+        uint32_t rx_offloads; /* what it may hand over now */
+        uint64_t dropped;     /* frames that were lost before vw_port_rx() could hand them over */
         uint8_t mac[6];
-        bool bridged;           /* it carries frames of other addresses than its own */
+        bool bridged; /* it carries frames of other addresses than its own */
 };
 VW_API void vw_port_info(struct vw_port *port, struct vw_port_info *ret_info);
 

@@ -153,6 +153,7 @@ static void gather(struct writer *w)
 {
         struct capture *c = w->capture;
         const struct record *next[VW_QUEUE_PAIRS_MAX];
+        const unsigned n = c->n_lanes;
 
         w->len = 0;
         w->n_records = 0;
@@ -160,15 +161,15 @@ static void gather(struct writer *w)
                 put_file_header(w);
         w->records_at = w->len;
         store_relaxed(&c->rung, 0);
-        for (unsigned i = 0; i < c->n_lanes; i++)
+        for (unsigned i = 0; i < n; i++)
                 next[i] = oldest(w, i);
         for (;;) {
-                unsigned first = c->n_lanes;
+                unsigned first = n;
 
-                for (unsigned i = 0; i < c->n_lanes; i++)
-                        if (next[i] && (first == c->n_lanes || next[i]->ns < next[first]->ns))
+                for (unsigned i = 0; i < n; i++)
+                        if (next[i] && (first == n || next[i]->ns < next[first]->ns))
                                 first = i;
-                if (first == c->n_lanes || !put_record(w, next[first]))
+                if (first == n || !put_record(w, next[first]))
                         break;
                 recring_take(&c->lanes[first].ring);
                 next[first] = oldest(w, first);

@@ -16,7 +16,9 @@ static int open_ns(const char *before, const char *name, const char *after)
 
         snprintf(path, sizeof(path), "%s%s%s", before, name, after);
         fd = open(path, O_RDONLY | O_CLOEXEC);
-        return fd < 0 ? -errno : fd;
+        if (fd < 0)
+                return -errno;
+        return fd;
 }
 
 int netns_open(const char *name)

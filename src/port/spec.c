@@ -106,7 +106,7 @@ static int parse_fds(const char *spec, char *value, struct port_args *args, cons
         char *next;
 
         for (char *word = value; word; word = next) {
-                uint64_t fd;
+                uint64_t fd = 0;
                 int r;
 
                 next = strchr(word, '+');
@@ -126,12 +126,14 @@ static int parse_fds(const char *spec, char *value, struct port_args *args, cons
 static int parse_text(const char *spec, const char *what, const char *value, char *to, size_t size,
                       const char **ret_why)
 {
-        if (!*value)
+        size_t len = strlen(value);
+
+        if (!len)
                 return port_refuse(ret_why, EINVAL, spec, "%s is empty", what);
-        if (strlen(value) >= size)
+        if (len >= size)
                 return port_refuse(ret_why, EINVAL, spec, "%s is over the limit of %zu characters", what,
                                    size - 1);
-        strcpy(to, value);
+        memcpy(to, value, len + 1);
         return 0;
 }
 
@@ -188,8 +190,10 @@ int port_spec_parse(const char *spec, port_open_fn **ret_open, struct port_args 
                                    kind->name, kinds_there_are());
         if (strlen(spec) - len >= sizeof(body))
                 return port_refuse(ret_why, EINVAL, spec, "over the limit of %zu characters", sizeof(body));
-        if (spec[len])
-                next = strcpy(body, spec + len + 1);
+        if (spec[len]) {
+                snprintf(body, sizeof(body), "%s", spec + len + 1);
+                next = body;
+        }
         for (bool first = true; next; first = false) {
                 char *word = next;
                 int r;

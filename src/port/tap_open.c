@@ -270,7 +270,7 @@ static int check_fd(int fd, const struct port_args *args, struct ifreq *ret_req,
 
 static int open_by_fds(struct tap *tap, const struct port_args *args, const char **ret_why)
 {
-        struct ifreq first, req;
+        struct ifreq first = { 0 }, req = { 0 };
         int r;
 
         if (args->name[0] || args->netns[0] || args->bridge[0] || args->persist)
