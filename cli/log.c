@@ -92,15 +92,16 @@ static void write_json(enum vw_log_level level, const char *component, const cha
         free(line);
 }
 
-static void on_event(void *ctx, enum vw_log_level level, const char *component, const char *text)
+void log_event(void *ctx, enum vw_log_level level, const char *component, const char *text)
 {
         (void)ctx;
-        (log_config.format ? write_json : write_text)(level, component, text);
+        if ((int)level <= log_config.level)
+                (log_config.format ? write_json : write_text)(level, component, text);
 }
 
 void log_start(void)
 {
-        vw_set_log((enum vw_log_level)log_config.level, on_event, NULL);
+        vw_set_log((enum vw_log_level)log_config.level, log_event, NULL);
 }
 
 #define LINES_PER_SECOND 10 /* of one reason; the library keeps to the same */
@@ -151,5 +152,5 @@ void log_say(enum vw_log_level level, const char *component, const char *fmt, ..
         va_end(ap);
         if (suppressed && n < (int)sizeof(text))
                 snprintf(text + n, sizeof(text) - (size_t)n, " suppressed=%ld", suppressed);
-        on_event(NULL, level, component, text);
+        log_event(NULL, level, component, text);
 }
