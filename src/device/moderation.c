@@ -1,49 +1,63 @@
 /* When to hold calls back.
  *
- * A hold pays when other publications join it: then one call does the work of several.  When nothing can come until the
- * call has gone out, as with request and response, it costs its whole length.  So
+ * A hold pays when other publications join it: one call then does the work of several.  When nothing can come until the
+ * call has gone out, as with request and response, it costs its whole length.  Three judges, from quick to slow:
  *
- *      hold a publication     when more than one packet is outstanding, or it joins a hold that is under way
- *      be on                  when publications follow each other at a small fraction of the hold, on the average of a
- *                             window, and packets have company
- *      be off                 when they come too slowly for that, or three holds in a row ended with nothing joined
+ *      the gate      holds a publication only if more than one packet is outstanding or a hold is under way.  A single
+ *                    request has no company: it is never held, whatever the phase.  Two holds in a row that nothing
+ *                    joined shut the gate, each time for longer: a request of several packets is held twice at most.
+ *      the score     a publication soon after the last one speaks for holding, three times more a late one against; 24 in
+ *                    favour begin it.  Against it, in the same manner, only gaps that are long.  So a load must be well
+ *                    inside the bounds to get in and well outside to get out, and chance takes it neither way.
+ *      the trial     many requests in a closed loop do join each other's holds, yet each round takes longer by the hold.
+ *                    That shows in the pace.  If packets come more slowly than before, holding is stopped to see whether
+ *                    they come faster without, and given up if they do.
  *
- * A single request has no company: it is never held, whatever the state.  A request of several packets is held three
- * times at most.  Many requests in a closed loop do join each other's holds, yet each round takes longer by the hold.  That
- * shows in the pace: going on is a trial, and one that slows the packets down is taken back.
- *
- * Trials that fail, and holds that turn out fruitless though the load still looks as if they should not be, bar the way
- * for a time that grows from 50 ms to 2 minutes, and a load whose pace has become another is measured anew, first after a
- * second, then ever more seldom: a constant load sees ten changes in a minute at most. */
+ * What is given up though the load still asks for it bars the way for a time that grows from 50 ms to 2 minutes, and a
+ * pace that has become another is questioned first after a second, then ever more seldom: a constant load sees ten changes
+ * in a minute at most. */
 #include "device/moderation.h"
 
 #include "base/check.h"
 #include "base/clock.h"
 
-#define HOLD_USECS  64 /* gathers what would be four calls or more, and is not felt by bulk */
-#define HOLD_FRAMES 64 /* a burst of the device, and a poll of the driver */
+#define HOLD_USECS    64 /* gathers what would be four calls or more, and is not felt by bulk */
+#define HOLD_FRAMES   64 /* a burst of the device, and a poll of the driver */
 
-/* A window is full at one of these, so that a load settles within 200 packets: two windows and what is between. */
-#define WINDOW_EVENTS  16
-#define WINDOW_PACKETS 64
-#define WINDOW_LEAST   4  /* events, whatever the packets */
-#define TRIAL_EVENTS   64 /* enough to tell a pace from another half as fast */
+#define FRUITLESS_MAX 2
+#define FRUITFUL_MIN  16 /* in a row, and the gate's past is forgotten */
+#define SHUT_LEAST    64
+#define SHUT_MOST     65536
+#define SHUT_STEP     4
 
-/* Mean time between publications, in sixteenths of the hold, to go on and to stay on: five join a hold, or three. */
-#define GO_ON          3
-#define STAY_ON        5
-#define CROWDED        8 /* one event in so many must have company */
+#define SOON_SHARE    4  /* of the hold: four more would join */
+#define LATE_SHARE    2  /* one more would */
+#define SCORE_IN      24 /* 24 publications of 8 packets settle within 200 */
+#define SCORE_OUT     32
+#define SOON          1 /* what a gap is worth: toward going in */
+#define NOT_SOON      (-3)
+#define LATE          2 /* and toward going out */
+#define NOT_LATE      (-1)
 
-#define FRUITLESS_MAX  3
-#define PENALTY_LEAST  (50 * NSEC_PER_MSEC)
-#define PENALTY_MOST   (120 * NSEC_PER_SEC)
-#define PENALTY_STEP   16
-#define PROVEN_LONG    (10 * NSEC_PER_SEC) /* after this long no grudge is left */
-#define REMEASURE      NSEC_PER_SEC
-#define REMEASURE_MOST (64 * NSEC_PER_SEC)
+/* Publications that make a pace: with Poisson arrivals two of them differ by 4 % (one standard deviation). */
+#define PACE_EVENTS      1024
+#define HASTY_EVENTS     128 /* enough to see a pace halved */
+#define HALVED(on, off)  (2 * (on) > 3 * (off))
+#define SUSPECT(on, off) (100 * (on) > 108 * (off))
+#define SLOWER(on, off)  (100 * (on) > 115 * (off))
+#define ANOTHER(a, b)    ((a) > 2 * (b) || (b) > 2 * (a))
+#define LEFT_EVENTS      256 /* wanting back in sooner means that leaving was wrong */
 
-#define PACE_SHIFT     8
-#define PAUSE_MAX      4 /* holds: a pause counts as no more than this */
+#define PENALTY_LEAST    (50 * NSEC_PER_MSEC)
+#define PENALTY_MOST     (120 * NSEC_PER_SEC)
+#define PENALTY_STEP     16
+#define FORGIVEN         (10 * NSEC_PER_SEC) /* on for so long: no grudge is left */
+#define TRUST_LEAST      NSEC_PER_SEC
+#define TRUST_MOST       (64 * NSEC_PER_SEC)
+#define TRUST_STEP       4
+
+#define PACE_SHIFT       8
+#define PAUSE_MAX        4 /* holds: a pause counts as no more than this */
 
 static uint64_t hold_time(const struct moderation *m)
 {
@@ -54,136 +68,182 @@ void moderation_init(struct moderation *m, uint32_t usecs_max, uint32_t frames_m
 {
         *m = (struct moderation){
                 .profile = {MIN(usecs_max, (uint32_t)HOLD_USECS), MIN(frames_max, (uint32_t)HOLD_FRAMES)},
+                .shut_next = SHUT_LEAST,
+                .since_left = LEFT_EVENTS,
                 .penalty = PENALTY_LEAST,
-                .remeasure = REMEASURE,
+                .trusted = TRUST_LEAST,
         };
 }
 
-/* ---- windows ---- */
+/* ---- the gate ---- */
 
-static void window_add(struct moderation_window *w, uint32_t n, bool crowded, uint64_t gap)
+static void hold_ended(struct moderation *m)
 {
-        w->events++;
-        w->packets += n;
-        w->crowded += crowded;
-        w->span += gap;
+        m->held = 0;
+        if (m->joined) {
+                m->fruitless = 0;
+                if (++m->fruitful >= FRUITFUL_MIN)
+                        m->shut_next = SHUT_LEAST;
+                return;
+        }
+        m->fruitful = 0;
+        if (++m->fruitless < FRUITLESS_MAX)
+                return;
+        m->fruitless = 0;
+        m->shut = m->shut_next;
+        m->shut_next = MIN(m->shut_next * SHUT_STEP, (uint32_t)SHUT_MOST);
 }
-
-static bool window_full(const struct moderation_window *w)
-{
-        return w->events >= WINDOW_EVENTS || (w->packets >= WINDOW_PACKETS && w->events >= WINDOW_LEAST);
-}
-
-static uint64_t window_pace(const struct moderation_window *w)
-{
-        return (w->span << PACE_SHIFT) / w->packets;
-}
-
-static bool window_pays(const struct moderation_window *w, uint64_t hold, unsigned sixteenths)
-{
-        return w->span * 16 <= w->events * hold * sixteenths && w->crowded * CROWDED >= w->events;
-}
-
-/* ---- holds ---- */
 
 /* Keeps the same account of the hold under way as the coalescing does. */
-static void follow_hold(struct moderation *m, uint32_t n, bool crowded, uint64_t now)
+static void pass_gate(struct moderation *m, uint32_t n, bool crowded, uint64_t now)
 {
-        if (m->held && now >= m->hold_began + hold_time(m)) {
-                m->fruitless = m->joined ? 0 : m->fruitless + 1;
-                m->held = 0;
-        }
-        m->holds = m->on && (crowded || m->held);
+        if (m->held && now - m->hold_began >= hold_time(m))
+                hold_ended(m);
+        m->shut -= m->shut > 0;
+        m->holds = moderation_phase_holds(m->phase) && !m->shut && (crowded || m->held);
         if (!m->holds)
                 return;
-        if (m->held) {
-                m->joined = true;
-                m->fruitless = 0;
-        } else {
+        if (m->held == 0) {
                 m->hold_began = now;
                 m->joined = false;
+        } else {
+                m->joined = true;
         }
-        m->held = n < m->profile.frames - MIN(m->held, m->profile.frames) ? m->held + n : 0;
+        m->held += n;
+        if (m->held >= m->profile.frames)
+                m->held = 0;
 }
 
-/* ---- decisions ---- */
+/* ---- the phase ---- */
+
+static uint64_t pace(const struct moderation_run *r)
+{
+        return (r->span << PACE_SHIFT) / r->packets;
+}
+
+static void measure_anew(struct moderation *m)
+{
+        m->run = (struct moderation_run){ 0 };
+}
 
 static void bar(struct moderation *m, uint64_t now)
 {
         m->barred = now + m->penalty;
         m->penalty = MIN(m->penalty * PENALTY_STEP, PENALTY_MOST);
+        m->score = 0;
+        measure_anew(m);
 }
 
-static void go_off(struct moderation *m)
+/* Evidence as it adds up; what speaks against it takes it down to nothing at most. */
+static bool convinced(struct moderation *m, int worth, int enough)
 {
-        m->wanted = false;
-        m->window = (struct moderation_window){ 0 };
+        m->score = MIN(MAX(m->score + worth, 0), enough);
+        return m->score == enough;
 }
 
-/* On: has the load left, or was it a mistake? */
-static void reconsider(struct moderation *m, uint64_t now)
+static bool too_slow(struct moderation *m, uint64_t gap)
 {
-        struct moderation_window *t = &m->trial, *w = &m->window;
-
-        if (m->fruitless >= FRUITLESS_MAX) {
-                if (m->proven)
-                        m->left = true;
-                else
-                        bar(m, now);
-                go_off(m);
-                return;
-        }
-        if (!m->proven && t->events >= TRIAL_EVENTS) {
-                if (2 * window_pace(t) > 3 * m->pace) {
-                        bar(m, now);
-                        go_off(m);
-                        return;
-                }
-                m->proven = true;
-                m->pace = m->mean = window_pace(t);
-        }
-        if (!window_full(w))
-                return;
-        if (!window_pays(w, hold_time(m), STAY_ON)) {
-                go_off(m);
-                return;
-        }
-        m->mean += window_pace(w) / 16 - m->mean / 16;
-        *w = (struct moderation_window){ 0 };
-        if (m->proven && now - m->entered > PROVEN_LONG)
-                m->penalty = PENALTY_LEAST;
-        if (m->proven && now - m->entered > m->remeasure &&
-            (m->mean > 2 * m->pace || 2 * m->mean < m->pace)) {
-                m->remeasure = MIN(4 * m->remeasure, REMEASURE_MOST);
-                go_off(m);
-        }
+        return convinced(m, gap > hold_time(m) / LATE_SHARE ? LATE : NOT_LATE, SCORE_OUT);
 }
 
-/* Off: would holding pay? */
-static void consider(struct moderation *m, uint64_t now)
+static enum moderation_phase while_off(struct moderation *m, uint64_t gap, uint64_t now)
 {
-        struct moderation_window *w = &m->window;
+        bool pays = convinced(m, gap <= hold_time(m) / SOON_SHARE ? SOON : NOT_SOON, SCORE_IN);
 
-        if (m->wanted || !window_full(w))
-                return;
-        if (!window_pays(w, hold_time(m), GO_ON)) {
-                m->left = false;
-                m->remeasure = REMEASURE;
-        } else if (m->left) {
-                m->left = false;
+        m->since_left += m->since_left < LEFT_EVENTS;
+        if (m->since_left == LEFT_EVENTS)
+                m->trusted = TRUST_LEAST;
+        if (m->score == 0)
+                measure_anew(m);
+        if (!pays || m->run.crowded == 0 || now < m->barred)
+                return MODERATION_OFF;
+        if (m->since_left < LEFT_EVENTS) {
+                m->since_left = LEFT_EVENTS;
                 bar(m, now);
-        } else if (now >= m->barred) {
-                m->wanted = true;
-                m->pace = window_pace(w);
+                return MODERATION_OFF;
         }
-        *w = (struct moderation_window){ 0 };
+        m->pace_off = pace(&m->run);
+        return MODERATION_TRIAL;
+}
+
+static enum moderation_phase while_trial(struct moderation *m, uint64_t gap, uint64_t now)
+{
+        if (m->shut || too_slow(m, gap)) {
+                bar(m, now);
+                return MODERATION_OFF;
+        }
+        m->pace_on = pace(&m->run);
+        if (m->run.events >= HASTY_EVENTS && HALVED(m->pace_on, m->pace_off))
+                return MODERATION_CHECK;
+        if (m->run.events < PACE_EVENTS)
+                return MODERATION_TRIAL;
+        return SUSPECT(m->pace_on, m->pace_off) ? MODERATION_CHECK : MODERATION_ON;
+}
+
+static enum moderation_phase while_check(struct moderation *m, uint64_t gap, uint64_t now)
+{
+        if (too_slow(m, gap))
+                return MODERATION_OFF;
+        if (m->run.events < PACE_EVENTS)
+                return MODERATION_CHECK;
+        if (!SLOWER(m->pace_on, pace(&m->run)))
+                return MODERATION_ON;
+        bar(m, now);
+        return MODERATION_OFF;
+}
+
+static enum moderation_phase while_on(struct moderation *m, uint64_t gap, uint64_t now)
+{
+        uint64_t pace_now;
+
+        if (too_slow(m, gap)) {
+                m->since_left = 0;
+                return MODERATION_OFF;
+        }
+        if (now - m->entered > FORGIVEN)
+                m->penalty = PENALTY_LEAST;
+        if (m->run.events < PACE_EVENTS)
+                return MODERATION_ON;
+        pace_now = pace(&m->run);
+        measure_anew(m);
+        if (now - m->entered < m->trusted || !ANOTHER(pace_now, m->pace_on))
+                return MODERATION_ON;
+        m->trusted = MIN(m->trusted * TRUST_STEP, TRUST_MOST);
+        m->pace_on = pace_now;
+        return MODERATION_CHECK;
+}
+
+static enum moderation_phase judge(struct moderation *m, uint64_t gap, uint64_t now)
+{
+        switch (m->phase) {
+        case MODERATION_OFF:
+                return while_off(m, gap, now);
+        case MODERATION_TRIAL:
+                return while_trial(m, gap, now);
+        case MODERATION_CHECK:
+                return while_check(m, gap, now);
+        case MODERATION_ON:
+                return while_on(m, gap, now);
+        case MODERATION_PHASES:
+                break;
+        }
+        unreachable();
+}
+
+static void enter(struct moderation *m, enum moderation_phase phase, uint64_t now)
+{
+        m->changes += moderation_phase_holds(phase) != moderation_phase_holds(m->phase);
+        m->phase = phase;
+        m->entered = now;
+        m->score = 0;
+        measure_anew(m);
 }
 
 static void record(struct moderation *m, struct moderation_event e)
 {
         struct moderation_trace *t = m->trace;
 
-        e.wanted = m->wanted;
+        e.next = m->next;
         e.holds = m->holds;
         if (t && t->n < t->max)
                 t->events[t->n++] = e;
@@ -198,27 +258,24 @@ bool moderation_note(struct moderation *m, uint32_t n, uint32_t outstanding, uin
         if (n == 0 || m->profile.usecs == 0 || m->profile.frames == 0)
                 return false;
         m->last = now;
-        follow_hold(m, n, crowded, now);
-        window_add(&m->window, n, crowded, gap);
-        if (m->on) {
-                window_add(&m->trial, n, crowded, gap);
-                reconsider(m, now);
-        } else {
-                consider(m, now);
-        }
+        pass_gate(m, n, crowded, now);
+        m->run.events++;
+        m->run.packets += n;
+        m->run.crowded += crowded;
+        m->run.span += gap;
+        m->next = judge(m, gap, now);
         record(m, (struct moderation_event){ .now = now, .n = n, .outstanding = outstanding });
-        return m->wanted != m->on;
+        if (moderation_phase_holds(m->next) != moderation_phase_holds(m->phase))
+                return true;
+        if (m->next != m->phase)
+                enter(m, m->next, now);
+        return false;
 }
 
 void moderation_apply(struct moderation *m, uint64_t now)
 {
-        m->on = m->wanted;
-        m->changes++;
-        m->entered = now;
-        m->window = m->trial = (struct moderation_window){ 0 };
-        m->proven = false;
-        m->mean = m->pace;
-        m->held = m->fruitless = 0;
+        enter(m, m->next, now);
+        m->held = m->fruitless = m->shut = 0;
         record(m, (struct moderation_event){ .now = now, .step = MODERATION_APPLY });
 }
 
@@ -258,7 +315,7 @@ static bool same(struct moderation *m, const struct moderation_event *e)
                 moderation_apply(m, e->now);
         else
                 moderation_note(m, e->n, e->outstanding, e->now);
-        return m->wanted == e->wanted && m->holds == e->holds;
+        return m->next == e->next && m->holds == e->holds;
 }
 
 unsigned moderation_replay(const struct moderation_trace *t)

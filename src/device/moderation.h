@@ -14,10 +14,18 @@ struct moderation_profile {
 };
 
 /* Publications in a row and what they looked like. */
-struct moderation_window {
+struct moderation_run {
         uint32_t events, packets;
         uint32_t crowded; /* events with more than one packet outstanding */
-        uint64_t span;    /* ns between the one before the first and the last; pauses are cut short */
+        uint64_t span;    /* ns that it took; pauses are cut short */
+};
+
+enum moderation_phase {
+        MODERATION_OFF, /* no holds; leaves to TRIAL when they would pay */
+        MODERATION_TRIAL, /* holds; leaves to ON when the pace bears it, to CHECK when it seems not to, to OFF */
+        MODERATION_CHECK, /* no holds, for as long as it takes to see whether the pace is better so; to ON or OFF */
+        MODERATION_ON, /* holds; leaves to OFF when the load is too slow for them, to CHECK when it is another */
+        MODERATION_PHASES
 };
 
 enum moderation_step { MODERATION_NOTE, MODERATION_APPLY };
@@ -27,35 +35,37 @@ struct moderation_event {
         uint64_t now;
         uint32_t n, outstanding;
         enum moderation_step step;
-        bool wanted, holds;
+        enum moderation_phase next;
+        bool holds;
 };
 
 struct moderation_trace;
 
 struct moderation {
         struct moderation_profile profile; /* when on; either zero: never */
-        bool on;                           /* in force */
-        bool wanted;                       /* asked for; they differ until moderation_apply() */
-        bool holds;                        /* the last publication may be held */
-        uint64_t last;                     /* when it was */
+        enum moderation_phase phase;       /* in force */
+        enum moderation_phase next;        /* asked for; not the same until moderation_apply() */
+        uint64_t last;                     /* when the last publication was */
 
-        struct moderation_window window; /* being filled */
-        struct moderation_window trial; /* all of the time since it went on, until that has shown its worth */
-        bool proven;
-        uint64_t pace; /* ns a packet: before it went on, then of the trial, << 8 */
-        uint64_t mean; /* ns a packet since, slowly, << 8 */
-
-        uint64_t hold_began; /* of the last hold */
+        /* the gate: whether a publication may be held */
+        bool holds;          /* the last one may */
+        bool joined;         /* another has joined the hold under way */
         uint32_t held;       /* packets in it; 0: none is under way */
-        bool joined;         /* another publication came within it */
+        uint64_t hold_began; /* of the last hold */
         uint32_t fruitless;  /* holds in a row that nothing joined */
+        uint32_t fruitful;   /* holds in a row that something did */
+        uint32_t shut;       /* publications until it opens again */
+        uint32_t shut_next;  /* for how many it shuts the next time */
 
-        uint64_t entered;               /* went on */
-        bool left;                      /* because holds were fruitless: was that true? */
-        uint64_t barred;                /* not on before this time */
-        uint64_t penalty;               /* the next bar */
-        uint64_t remeasure;             /* how long a pace is trusted */
-        uint64_t changes;               /* times that it went on or off */
+        /* the phase */
+        int32_t score;                  /* evidence for leaving OFF, or for going back there */
+        struct moderation_run run;      /* being measured */
+        uint64_t pace_on, pace_off;     /* ns a packet, << 8 */
+        uint32_t since_left;            /* publications since holds were given up as not paying */
+        uint64_t entered;               /* the phase */
+        uint64_t barred, penalty;       /* no trial before this time; how long the next bar is */
+        uint64_t trusted;               /* how long a pace is not questioned */
+        uint64_t changes;               /* times that holds were begun or given up */
         struct moderation_trace *trace; /* or NULL */
 };
 
@@ -72,9 +82,14 @@ bool moderation_publish(struct moderation *m, struct coalesce *c, uint32_t n, ui
 bool moderation_note(struct moderation *m, uint32_t n, uint32_t outstanding, uint64_t now);
 void moderation_apply(struct moderation *m, uint64_t now);
 
+static inline bool moderation_phase_holds(enum moderation_phase phase)
+{
+        return phase == MODERATION_TRIAL || phase == MODERATION_ON;
+}
+
 static inline struct moderation_profile moderation_wanted(const struct moderation *m)
 {
-        return m->wanted ? m->profile : (struct moderation_profile){ 0 };
+        return moderation_phase_holds(m->next) ? m->profile : (struct moderation_profile){ 0 };
 }
 
 /* Whether the publication just noted may wait, as far as the profile goes: if not, flush. */
