@@ -24,6 +24,7 @@ extern "C" {
         COUNTER(poll_ns, D | B)                                                                              \
         COUNTER(no_buffers, D)                                                                               \
         COUNTER(port_full, D)                                                                                \
+        COUNTER(call_errors, D)                                                                              \
         COUNTER(kicks_suppressed, B)                                                                         \
         COUNTER(interrupts, B)                                                                               \
         COUNTER(spurious_interrupts, B)                                                                      \

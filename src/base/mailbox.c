@@ -1,6 +1,7 @@
 #include "base/mailbox.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -33,18 +34,38 @@ void mailbox_done(struct mailbox *mb)
         mb->bell = mb->done = -1;
 }
 
-void mailbox_call(struct mailbox *mb, void (*fn)(void *arg), void *arg)
+void mailbox_ring(struct mailbox *mb)
 {
         uint64_t one = 1;
-        ssize_t n;
 
+        /* EAGAIN: rung 2^64 - 2 times already */
+        check(write(mb->bell, &one, sizeof(one)) == sizeof(one) || errno == EAGAIN);
+}
+
+void mailbox_post(struct mailbox *mb, void (*fn)(void *arg), void *arg)
+{
         mb->arg = arg;
         store_release(&mb->fn, fn);
-        check(write(mb->bell, &one, sizeof(one)) == sizeof(one));
-        do
-                n = read(mb->done, &one, sizeof(one));
-        while (n < 0 && errno == EINTR);
-        check(n == sizeof(one));
+        mailbox_ring(mb);
+}
+
+bool mailbox_wait(struct mailbox *mb, int timeout_ms)
+{
+        struct pollfd p = { .fd = mb->done, .events = POLLIN };
+        uint64_t n;
+
+        if (poll(&p, 1, timeout_ms) <= 0)
+                return false;
+        check(read(mb->done, &n, sizeof(n)) == sizeof(n));
+        return true;
+}
+
+void mailbox_call(struct mailbox *mb, void (*fn)(void *arg), void *arg)
+{
+        mailbox_post(mb, fn, arg);
+        while (!mailbox_wait(mb, -1)) {
+                /* a signal: go on waiting */
+        }
 }
 
 /* A post may be seen before its ring.  The ring is then taken later, or the worker would wake for it again and again. */
@@ -53,7 +74,7 @@ static void take_rings(struct mailbox *mb)
         uint64_t n;
 
         if (mb->owed > 0 && read(mb->bell, &n, sizeof(n)) == sizeof(n))
-                mb->owed -= (int)n;
+                mb->owed = MAX(mb->owed - (int)n, 0); /* bare rings have no post */
 }
 
 bool mailbox_serve(struct mailbox *mb)

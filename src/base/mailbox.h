@@ -19,6 +19,14 @@ void mailbox_done(struct mailbox *mb);
 /* Control thread: runs fn(arg) on the worker and returns when it has run. */
 void mailbox_call(struct mailbox *mb, void (*fn)(void *arg), void *arg);
 
+/* The two halves of a call, for a caller that has something to do about a worker that does not answer.
+ * mailbox_wait() is to be repeated until it returns true. */
+void mailbox_post(struct mailbox *mb, void (*fn)(void *arg), void *arg);
+bool mailbox_wait(struct mailbox *mb, int timeout_ms);
+
+/* Any thread: wakes the worker and says nothing.  The bell then stays rung until the next call: watch it edge-triggered. */
+void mailbox_ring(struct mailbox *mb);
+
 /* Worker: a cheap look, for busy loops. */
 static inline bool mailbox_pending(const struct mailbox *mb)
 {

@@ -164,7 +164,7 @@ TEST(stats, counters_shown_are_those_of_the_contract)
 {
         static const char device[] = " packets bytes bursts kicks calls calls_suppressed calls_coalesced"
                                      " coalesce_frames coalesce_timer poll_hits poll_misses poll_ns"
-                                     " no_buffers port_full ";
+                                     " no_buffers port_full call_errors ";
         static const char driver[] = " packets bytes kicks kicks_suppressed interrupts spurious_interrupts"
                                      " polls poll_rearms poll_hits poll_misses poll_ns ";
         static const char tx[] = " reaped_by_poll reaped_by_rx reaped_by_xmit stops wakes bql_limit"
