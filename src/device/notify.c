@@ -1,0 +1,58 @@
+#include "device/notify.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "device/queue.h"
+
+/* O_NONBLOCK belongs to the open file, which the peer shares: it may clear it again.  Hence the polls below. */
+static void set_nonblocking(int fd)
+{
+        int flags = fcntl(fd, F_GETFL);
+
+        if (flags >= 0)
+                fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+void notify_set(struct dev_notify *n, int fd)
+{
+        if (n->fd >= 0)
+                close(n->fd);
+        *n = (struct dev_notify){ .fd = fd };
+        if (fd >= 0)
+                set_nonblocking(fd);
+}
+
+int notify_send(struct dev_notify *n)
+{
+        struct pollfd p = { .fd = n->fd, .events = POLLOUT };
+        uint64_t one = 1;
+
+        if (n->fd < 0 || n->dead || poll(&p, 1, 0) <= 0)
+                return 0;
+        if (write(n->fd, &one, sizeof(one)) == sizeof(one))
+                return 1;
+        if (errno == EAGAIN || errno == EINTR)
+                return 0;
+        n->dead = true;
+        return -errno;
+}
+
+uint32_t notify_take(int fd)
+{
+        uint64_t values[64]; /* an eventfd fills one; a pipe holds one a kick */
+        struct iovec iov = { .iov_base = values, .iov_len = sizeof(values) };
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+        ssize_t n = preadv2(fd, &iov, 1, -1, RWF_NOWAIT);
+
+        if (n < 0 && errno == EOPNOTSUPP) /* pipes before Linux 6.4 */
+                n = poll(&p, 1, 0) > 0 ? read(fd, values, sizeof(values)) : 0;
+        if (n <= 0)
+                return 0;
+        if (n > (ssize_t)sizeof(values[0]))
+                return (uint32_t)((size_t)n / sizeof(values[0]));
+        return n == sizeof(values[0]) && values[0] < UINT32_MAX ? (uint32_t)values[0] : 1;
+}
