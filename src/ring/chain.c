@@ -1,34 +1,24 @@
 #include "ring/chain.h"
 
-/* The first fault stays: what a packet is dropped for does not depend on what follows. */
-static void fault(struct vq_chain *c, int error)
-{
-        if (!c->fault)
-                c->fault = (int16_t)error;
-}
-
 void chain_add_slow(struct vq_chain *c, struct iov_pool *pool, struct chain_map *map, uint64_t addr,
                     uint32_t len)
 {
         uint32_t *sum = c->in ? &c->len_in : &c->len_out;
         uint16_t *count = c->in ? &c->n_in : &c->n_out;
-        const struct mem_region *r;
         int n;
 
-        if (c->fault)
+        if (c->fault) /* the first stays: what a packet is dropped for does not depend on what follows */
                 return;
-        if (len > UINT32_MAX - *sum) {
-                fault(c, -E2BIG);
-                return;
-        }
         n = mem_map_iov(map->map, addr, len, &pool->iov[pool->used], (int)(pool->size - pool->used));
-        if (n < 0) {
-                fault(c, n == -ENOBUFS ? -E2BIG : n);
+        if (n == -ENOBUFS || (n > 0 && len > UINT32_MAX - *sum)) {
+                c->fault = -E2BIG;
                 return;
         }
-        r = mem_map_region(map->map, addr);
-        if (r)
-                map->near = r;
+        if (n < 0) {
+                c->fault = (int16_t)n;
+                return;
+        }
+        map->near = mem_map_region(map->map, addr);
         pool->used += (unsigned)n;
         *sum += len;
         *count = (uint16_t)(*count + n);
