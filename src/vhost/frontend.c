@@ -1,6 +1,4 @@
-/* The driver's side: one request, one wait, one reply.
- *
- * While it waits it also serves the back-end channel, since a device may want an answer there before it gives one here. */
+/* The driver's side: one request, one wait, one reply. */
 #include "vhost/frontend.h"
 
 #include <errno.h>
@@ -13,8 +11,7 @@
 #include "base/clock.h"
 #include "virtio/features.h"
 
-#define CHANNEL_MAX                                                                                          \
-        16 /* messages of the back-end channel that one look serves: a device must not keep us here */
+#define CHANNEL_MAX 16 /* messages a call: a device must not keep us there */
 
 static int fail(struct vu_frontend *fe, int error, const char *why)
 {
@@ -25,53 +22,6 @@ static int fail(struct vu_frontend *fe, int error, const char *why)
 static bool has(const struct vu_frontend *fe, enum vu_protocol_feature feature)
 {
         return fe->protocol_features & BIT(feature);
-}
-
-/* ---- the back-end channel ---- */
-
-static void close_channel(struct vu_frontend *fe)
-{
-        vu_msg_done(&fe->backend_reader);
-        if (fe->backend_req >= 0)
-                close(fe->backend_req);
-        fe->backend_req = -1;
-}
-
-/* Of all that a device may say there, a changed configuration is what was negotiated; the rest is answered, if it wants an answer,
- * with "no". */
-static int serve_channel_message(struct vu_frontend *fe, struct vu_msg *msg)
-{
-        bool known = msg->request == VHOST_USER_BACKEND_CONFIG_CHANGE_MSG && !msg->size && !msg->n_fds &&
-                     !(msg->flags & VU_FLAG_REPLY);
-        bool ack = msg->flags & VU_FLAG_NEED_REPLY && has(fe, VHOST_USER_PROTOCOL_F_REPLY_ACK);
-
-        if (known)
-                fe->config_changed = true;
-        if (!ack)
-                return known ? 0 : fail(fe, -EPROTO, "unknown message on the back-end channel");
-        msg->flags = VU_FLAG_VERSION | VU_FLAG_REPLY;
-        msg->size = sizeof(msg->u64);
-        msg->u64 = !known;
-        return vu_write(fe->backend_req, msg, NULL, 0, 0);
-}
-
-static int serve_channel(struct vu_frontend *fe)
-{
-        for (unsigned n = 0; fe->backend_req >= 0 && n < CHANNEL_MAX; n++) {
-                int r = vu_read(&fe->backend_reader, fe->backend_req, &fe->why);
-
-                if (!r)
-                        return 0;
-                if (r > 0) {
-                        r = serve_channel_message(fe, &fe->backend_reader.msg);
-                        vu_msg_done(&fe->backend_reader);
-                }
-                if (r < 0) {
-                        close_channel(fe);
-                        return r;
-                }
-        }
-        return 0;
 }
 
 /* ---- requests and replies ---- */
@@ -86,23 +36,15 @@ static int send_request(struct vu_frontend *fe, struct vu_msg *msg, uint32_t fla
         return r < 0 ? fail(fe, r, "cannot send to the device") : 0;
 }
 
-/* Waits until the main socket has something to read. */
 static int wait_readable(struct vu_frontend *fe, uint64_t deadline)
 {
-        struct pollfd p[2] = {
-                {.fd = fe->sock,         .events = POLLIN},
-                { .fd = fe->backend_req, .events = POLLIN}
-        };
+        struct pollfd p = { .fd = fe->sock, .events = POLLIN };
         uint64_t left = clock_until(deadline, clock_now());
-        int r;
 
         if (!left)
                 return fail(fe, -ETIMEDOUT, "the device does not reply");
-        r = poll(p, 2, (int)(left / NSEC_PER_MSEC) + 1);
-        if (r < 0 && errno != EINTR)
+        if (poll(&p, 1, (int)(left / NSEC_PER_MSEC) + 1) < 0 && errno != EINTR)
                 return fail(fe, -errno, "cannot wait for the device");
-        if (r > 0 && p[1].revents)
-                serve_channel(fe); /* that it broke is no reason to give up what works */
         return 0;
 }
 
@@ -182,6 +124,14 @@ static int needs(struct vu_frontend *fe, enum vu_protocol_feature feature)
 }
 
 /* ---- the session ---- */
+
+static void close_channel(struct vu_frontend *fe)
+{
+        vu_msg_done(&fe->backend_reader);
+        if (fe->backend_req >= 0)
+                close(fe->backend_req);
+        fe->backend_req = -1;
+}
 
 void vu_frontend_init(struct vu_frontend *fe, int sock, int timeout_ms)
 {
@@ -355,6 +305,47 @@ int vu_frontend_set_mtu(struct vu_frontend *fe, uint64_t mtu)
         return r < 0 ? r : request_u64(fe, VHOST_USER_NET_SET_MTU, mtu);
 }
 
+/* ---- the back-end channel ---- */
+
+/* Of all that a device may say there, a changed configuration is what was negotiated; the rest is answered, if it wants an answer,
+ * with "no". */
+static int serve_message(struct vu_frontend *fe, struct vu_msg *msg, bool *ret_changed)
+{
+        bool known = msg->request == VHOST_USER_BACKEND_CONFIG_CHANGE_MSG && !msg->size && !msg->n_fds &&
+                     !(msg->flags & VU_FLAG_REPLY);
+        bool ack = msg->flags & VU_FLAG_NEED_REPLY && has(fe, VHOST_USER_PROTOCOL_F_REPLY_ACK);
+
+        if (known)
+                *ret_changed = true;
+        if (!ack)
+                return known ? 0 : fail(fe, -EPROTO, "unknown message on the back-end channel");
+        msg->flags = VU_FLAG_VERSION | VU_FLAG_REPLY;
+        msg->size = sizeof(msg->u64);
+        msg->u64 = !known;
+        return vu_write(fe->backend_req, msg, NULL, 0, 0);
+}
+
+int vu_frontend_dispatch(struct vu_frontend *fe)
+{
+        bool changed = false;
+
+        for (unsigned n = 0; fe->backend_req >= 0 && n < CHANNEL_MAX; n++) {
+                int r = vu_read(&fe->backend_reader, fe->backend_req, &fe->why);
+
+                if (!r)
+                        break;
+                if (r > 0) {
+                        r = serve_message(fe, &fe->backend_reader.msg, &changed);
+                        vu_msg_done(&fe->backend_reader);
+                }
+                if (r < 0) {
+                        close_channel(fe);
+                        return r;
+                }
+        }
+        return changed;
+}
+
 int vu_frontend_backend_channel(struct vu_frontend *fe)
 {
         struct vu_msg msg = { .request = VHOST_USER_SET_BACKEND_REQ_FD };
@@ -373,16 +364,6 @@ int vu_frontend_backend_channel(struct vu_frontend *fe)
         close_channel(fe);
         fe->backend_req = pair[0];
         return 0;
-}
-
-int vu_frontend_dispatch(struct vu_frontend *fe)
-{
-        int r = serve_channel(fe);
-
-        if (r < 0 || !fe->config_changed)
-                return r;
-        fe->config_changed = false;
-        return 1;
 }
 
 int vu_frontend_alive(struct vu_frontend *fe)

@@ -16,7 +16,6 @@ struct vu_frontend {
         int timeout_ms;             /* of one call */
         uint64_t features;          /* offered, device's */
         uint64_t protocol_features; /* negotiated */
-        bool config_changed;        /* the device said so, and dispatch has not told yet */
         struct vu_reader reader, backend_reader;
         const char *why; /* what the last failure was about */
 };
@@ -45,7 +44,8 @@ int vu_frontend_get_status(struct vu_frontend *fe, uint8_t *ret_status);
 int vu_frontend_set_mtu(struct vu_frontend *fe, uint64_t mtu);
 /* SET_BACKEND_REQ_FD; afterwards fe->backend_req is pollable. */
 int vu_frontend_backend_channel(struct vu_frontend *fe);
-/* Serves the back-end channel: 1 when the configuration has changed, 0, -errno. */
+/* Serves the back-end channel: 1 when the configuration has changed, 0, -errno when the channel broke: it is closed then, and
+ * the session goes on without.  Only this call closes it. */
 int vu_frontend_dispatch(struct vu_frontend *fe);
 /* Non-blocking look at the main socket between requests: 0, -ECONNRESET, -EPROTO for words out of turn. */
 int vu_frontend_alive(struct vu_frontend *fe);
