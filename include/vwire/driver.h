@@ -37,7 +37,8 @@ struct vw_tx_pkt {
 };
 #define VW_TX_FRAGS_MAX 17
 
-/* Called on the pair's owner thread, inside vw_driver_poll() or vw_driver_xmit().  Any may be NULL. */
+/* Called on the pair's owner thread, inside vw_driver_poll() or vw_driver_xmit().  Any may be NULL.  They may send, but not connect,
+ * disconnect or poll. */
 struct vw_driver_ops {
         /* Packets of one poll.  Returns how many you took, from the first on: their pieces are yours until you return.  The others
          * are offered again by the next poll with a budget, before newer ones. */
@@ -94,8 +95,8 @@ VW_API int vw_driver_connect(struct vw_driver *drv, int fd, const char **ret_why
 VW_API void vw_driver_disconnect(struct vw_driver *drv);
 
 VW_API int vw_driver_fd(const struct vw_driver *drv); /* readable when dispatch has work */
-VW_API int
-vw_driver_dispatch(struct vw_driver *drv); /* never waits; -ENOTCONN once, when the device has left */
+/* Never waits.  -ENOTCONN once, when the device has left. */
+VW_API int vw_driver_dispatch(struct vw_driver *drv);
 VW_API uint64_t vw_driver_deadline(const struct vw_driver *drv); /* call dispatch by then, too */
 
 struct vw_driver_info {
@@ -155,18 +156,20 @@ VW_API bool vw_driver_tx_ready(const struct vw_driver *drv, unsigned pair);
 VW_API int vw_driver_poll(struct vw_driver *drv, unsigned pair, unsigned budget);
 
 /* Sleeps until an interrupt, a mailbox message, one of the watched fds, or `deadline` (ns, monotonic; UINT64_MAX: none).  Arms the interrupts
- * first and does not sleep if work arrived meanwhile; busy-polls before, if poll-us asks for it.  Returns a mask of VW_WAIT_*. */
-enum { VW_WAIT_QUEUE = 1, VW_WAIT_FD = 2, VW_WAIT_TIMEOUT = 4 };
+ * first and does not sleep if work arrived meanwhile; busy-polls before, if poll-us asks for it.  Returns a mask of VW_WAIT_*; FD_ERROR: a
+ * watched fd has an error or hung up, which no mask of events keeps away. */
+enum { VW_WAIT_QUEUE = 1, VW_WAIT_FD = 2, VW_WAIT_TIMEOUT = 4, VW_WAIT_FD_ERROR = 8 };
 VW_API int vw_driver_wait(struct vw_driver *drv, unsigned pair, uint64_t deadline);
 
 /* Adds a fd to what vw_driver_wait() sleeps on; `events` as for epoll, 0 removes it. */
 VW_API int vw_driver_watch(struct vw_driver *drv, unsigned pair, int fd, uint32_t events);
 
-/* The parts of vw_driver_wait(), for a loop of your own over several pairs: arm each pair (true: it has work, poll it), then sleep until
- * one of the fds is readable or the nearest deadline comes, then poll. */
+/* The parts of vw_driver_wait(), for a loop of your own over several pairs: arm each pair (true: it has work), then sleep, if none had,
+ * until one of the fds is readable or the nearest deadline comes, then ask each what woke it (VW_WAIT_*, 0: nothing), and poll. */
 VW_API bool vw_driver_arm(struct vw_driver *drv, unsigned pair);
 VW_API int vw_driver_poll_fd(const struct vw_driver *drv, unsigned pair);
 VW_API uint64_t vw_driver_poll_deadline(const struct vw_driver *drv, unsigned pair);
+VW_API int vw_driver_woken(struct vw_driver *drv, unsigned pair);
 
 /* The calling thread is no longer the pair's owner; the next that makes an owner call is. */
 VW_API void vw_driver_leave(struct vw_driver *drv, unsigned pair);

@@ -156,6 +156,17 @@ int drv_napi_poll(struct drv_pair *p, unsigned budget, uint64_t now)
 
 /* ---- sleep ---- */
 
+/* In a storm the call fds are not listened to; the deadline of a tick takes their place. */
+static void listen_to_calls(struct drv_pair *p, bool on)
+{
+        uint32_t events = on ? EPOLLIN : 0;
+
+        watch(p->napi.epfd, EPOLL_CTL_MOD, p->rx_call, events, EV_RX_CALL);
+        if (p->tx_call >= 0)
+                watch(p->napi.epfd, EPOLL_CTL_MOD, p->tx_call, events, EV_TX_CALL);
+        p->napi.deaf = !on;
+}
+
 /* Asks for interrupts and looks again.  True: there is work, interrupts do not matter, poll. */
 bool drv_napi_arm(struct drv_pair *p, uint64_t now)
 {
@@ -165,11 +176,14 @@ bool drv_napi_arm(struct drv_pair *p, uint64_t now)
         bool work = false;
 
         n->now = now;
+        n->worked = false;
         __atomic_store_n(&n->asleep, 1, __ATOMIC_SEQ_CST);
         fence_full(); /* pairs with vw_driver_send(): it publishes, fences, and looks whether we sleep */
         if (p->up) {
                 drv_tx_flush(p);
                 watch_progress(p);
+                if (unlikely(n->deaf != (now < n->storm_until)))
+                        listen_to_calls(p, n->deaf);
                 if (drv_tx_ready(p) && mpmc_pending(&tx->cells_full))
                         work = true;
                 /* what the program did not take must go first; until it polls for that, rx is not asked for */
@@ -223,11 +237,11 @@ uint64_t drv_napi_deadline(const struct drv_pair *p)
 }
 
 /* What woke us; returns VW_WAIT_*. */
-static int note_event(struct drv_pair *p, uint32_t tag)
+static int note_event(struct drv_pair *p, const struct epoll_event *ev)
 {
         struct drv_napi *n = &p->napi;
 
-        switch (tag) {
+        switch (ev->data.u32) {
         case EV_RX_CALL:
                 COUNT(&p->rx, interrupts, drv_read_bell(p->rx_call));
                 VW_TRACE(interrupt, p->rx.index, 0, 0);
@@ -245,21 +259,11 @@ static int note_event(struct drv_pair *p, uint32_t tag)
         case EV_MAILBOX:
                 return VW_WAIT_QUEUE;
         default:
-                return VW_WAIT_FD;
+                return ev->events & (EPOLLERR | EPOLLHUP) ? VW_WAIT_FD | VW_WAIT_FD_ERROR : VW_WAIT_FD;
         }
 }
 
-/* In a storm the call fds are not listened to; the deadline of a tick takes their place. */
-static void listen_to_calls(struct drv_pair *p, bool on)
-{
-        uint32_t events = on ? EPOLLIN : 0;
-
-        watch(p->napi.epfd, EPOLL_CTL_MOD, p->rx_call, events, EV_RX_CALL);
-        if (p->tx_call >= 0)
-                watch(p->napi.epfd, EPOLL_CTL_MOD, p->tx_call, events, EV_TX_CALL);
-        p->napi.deaf = !on;
-}
-
+/* Sleeps until something happens, `deadline` at most, and notes what it was.  VW_WAIT_*. */
 static int sleep_until(struct drv_pair *p, uint64_t deadline, uint64_t now)
 {
         struct epoll_event ev[EVENTS_MAX];
@@ -269,7 +273,7 @@ static int sleep_until(struct drv_pair *p, uint64_t deadline, uint64_t now)
         int n = epoll_pwait2(p->napi.epfd, ev, EVENTS_MAX, deadline == NEVER ? NULL : &t, NULL), mask = 0;
 
         for (int i = 0; i < n; i++)
-                mask |= note_event(p, ev[i].data.u32);
+                mask |= note_event(p, &ev[i]);
         return mask;
 }
 
@@ -301,21 +305,15 @@ static bool busy_poll(struct drv_pair *p, uint64_t *now)
 static int napi_wait(struct drv_pair *p, uint64_t deadline)
 {
         uint64_t now = clock_now(), until;
-        bool found = busy_poll(p, &now);
         int mask;
 
-        if (!found)
-                p->napi.worked = false;
-        if (!found && drv_napi_arm(p, now))
+        if (busy_poll(p, &now))
+                return sleep_until(p, 0, now) | VW_WAIT_QUEUE;
+        if (drv_napi_arm(p, now))
                 return VW_WAIT_QUEUE;
-        if (p->up && p->napi.deaf != (now < p->napi.storm_until))
-                listen_to_calls(p, p->napi.deaf);
-        until = found ? 0 : MIN(deadline, drv_napi_deadline(p));
+        until = MIN(deadline, drv_napi_deadline(p));
         mask = sleep_until(p, until, now);
-        if (!found)
-                drv_napi_disarm(p);
-        if (found)
-                mask |= VW_WAIT_QUEUE;
+        drv_napi_disarm(p);
         return mask ? mask : until < deadline ? VW_WAIT_QUEUE : VW_WAIT_TIMEOUT;
 }
 
@@ -347,6 +345,14 @@ VW_API int vw_driver_poll_fd(const struct vw_driver *drv, unsigned pair)
 VW_API uint64_t vw_driver_poll_deadline(const struct vw_driver *drv, unsigned pair)
 {
         return drv_napi_deadline(&drv->pairs[pair]);
+}
+
+VW_API int vw_driver_woken(struct vw_driver *drv, unsigned pair)
+{
+        int mask = sleep_until(&drv->pairs[pair], 0, 0);
+
+        drv_napi_disarm(&drv->pairs[pair]);
+        return mask;
 }
 
 VW_API int vw_driver_watch(struct vw_driver *drv, unsigned pair, int fd, uint32_t events)

@@ -274,20 +274,26 @@ void sd_init(struct sd *d)
         }
 }
 
-int sd_connect(struct sd *d, struct vw_driver *drv, const char **ret_why)
+void sd_start(struct sd *d, int fd)
 {
         struct vu_backend_config config = {
                 .vrings_max = SD_RINGS,
                 .queue_num = d->queue_num,
                 .protocol_features = d->protocol_features,
         };
-        int pair[2], r;
 
         sd_leave(d);
-        check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-        check(vu_backend_new(&config, &ops, d, pair[1], &d->be) == 0);
+        check(vu_backend_new(&config, &ops, d, fd, &d->be) == 0);
         d->started = true;
         check(pthread_create(&d->thread, NULL, run, d) == 0);
+}
+
+int sd_connect(struct sd *d, struct vw_driver *drv, const char **ret_why)
+{
+        int pair[2], r;
+
+        check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+        sd_start(d, pair[1]);
         r = vw_driver_connect(drv, pair[0], ret_why);
         if (r)
                 close(pair[0]);

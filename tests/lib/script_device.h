@@ -78,6 +78,8 @@ struct sd {
 };
 
 void sd_init(struct sd *d);
+/* Serves the connected socket, which it takes. */
+void sd_start(struct sd *d, int fd);
 /* Offers itself to the driver.  What vw_driver_connect() returns. */
 int sd_connect(struct sd *d, struct vw_driver *drv, const char **ret_why);
 /* Goes away, as a process that is killed: sockets closed, rings as they are. */

@@ -1,0 +1,159 @@
+/* Frames through a lane.  To the port: the received pieces as they lie, in order; what a full port does not take stays with the driver, whose
+ * receive queue then stands still.  From the port: straight into transmit buffers in shared memory, and only while the queue takes
+ * packets: a stopped queue leaves the frames with the port, which is how back-pressure reaches whoever sends. */
+#include "attach/lane.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+
+#define POLL_BUDGET 64
+
+static void add(uint64_t *counter, uint64_t n)
+{
+        __atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
+
+void lane_init(struct lane *l, struct vw_driver *drv, struct vw_port *port, unsigned index)
+{
+        *l = (struct lane){ .drv = drv, .port = port, .index = index, .fd = -1 };
+}
+
+void lane_done(struct lane *l)
+{
+        if (l->fd >= 0)
+                vw_driver_watch(l->drv, l->index, l->fd, 0);
+        if (l->buf)
+                vw_driver_buf_put(l->drv, l->index, l->buf);
+}
+
+/* ---- device to port ---- */
+
+unsigned lane_to_port(struct lane *l, struct vw_rx_pkt *pkts, unsigned n)
+{
+        struct vw_pkt out[LANE_BURST];
+        int result[LANE_BURST];
+        unsigned taken = 0;
+
+        while (taken < n && !l->full) {
+                unsigned want = n - taken < LANE_BURST ? n - taken : LANE_BURST;
+                int sent;
+
+                for (unsigned i = 0; i < want; i++) {
+                        const struct vw_rx_pkt *p = &pkts[taken + i];
+
+                        out[i] = (struct vw_pkt){
+                                .iov = p->iov, .n_iov = p->n_iov, .len = p->len, .hdr = p->hdr
+                        };
+                        out[i].hdr.num_buffers = 0;
+                }
+                sent = vw_port_tx(l->port, l->index, out, want, result);
+                for (int i = 0; i < sent; i++) {
+                        if (!result[i])
+                                continue;
+                        add(result[i] == -ENETDOWN ? &l->port_down : &l->port_error, 1);
+                        add(&l->lost_bytes, out[i].len);
+                }
+                taken += sent > 0 ? (unsigned)sent : 0;
+                l->full = sent < (int)want;
+        }
+        return taken;
+}
+
+/* ---- port to device ---- */
+
+void lane_sent(struct lane *l, void *const *cookies, unsigned n)
+{
+        for (unsigned i = 0; i < n; i++)
+                vw_driver_buf_put(l->drv, l->index, cookies[i]);
+}
+
+/* Gives the driver the frame that was read; what it refuses is kept and offered first next time. */
+static bool hand_over(struct lane *l)
+{
+        int r = vw_driver_xmit(l->drv, l->index, &l->pkt, 1, true);
+
+        l->pending = r != 1;
+        if (r == -EPROTO)
+                __atomic_store_n(&l->error, r, __ATOMIC_RELAXED);
+        return !l->pending;
+}
+
+/* Reads one frame into a transmit buffer.  What vw_port_rx() returns, or 0 when no buffer is free. */
+static int read_frame(struct lane *l)
+{
+        struct vw_pkt in = { .iov = &l->iov[1], .n_iov = 1 };
+        int r;
+
+        if (!l->buf)
+                l->buf = vw_driver_buf_get(l->drv, l->index);
+        if (!l->buf)
+                return 0;
+        l->iov[1] = (struct iovec){ l->buf, VW_TX_BUF_SIZE };
+        r = vw_port_rx(l->port, l->index, &in);
+        if (r <= 0)
+                return r;
+        l->iov[1] = (struct iovec){ l->buf, in.len };
+        l->pkt = (struct vw_tx_pkt){ .hdr = in.hdr, .iov = &l->iov[1], .n_iov = 1, .cookie = l->buf };
+        l->buf = NULL;
+        return r;
+}
+
+static unsigned from_port(struct lane *l)
+{
+        unsigned n = 0;
+        uint32_t bytes = 0;
+
+        if (l->pending && (!vw_driver_tx_ready(l->drv, l->index) || !hand_over(l)))
+                return 0;
+        while (n < LANE_BURST && bytes < LANE_BURST_BYTES && vw_driver_tx_ready(l->drv, l->index)) {
+                if (read_frame(l) <= 0)
+                        break;
+                n++;
+                bytes += l->pkt.iov[0].iov_len;
+                if (!hand_over(l))
+                        break;
+        }
+        if (n) {
+                vw_driver_xmit(l->drv, l->index, NULL, 0, false); /* one kick for all of them */
+                if (l->fd < 0)
+                        l->full = false; /* a port without a fd has room again when it was read from */
+        }
+        return n;
+}
+
+/* ---- turns and sleep ---- */
+
+bool lane_turn(struct lane *l)
+{
+        int received = vw_driver_poll(l->drv, l->index, l->full ? 0 : POLL_BUDGET);
+        unsigned sent = from_port(l);
+
+        if (received == -EPROTO)
+                __atomic_store_n(&l->error, received, __ATOMIC_RELAXED);
+        return received >= POLL_BUDGET || sent > 0;
+}
+
+uint64_t lane_prepare_sleep(struct lane *l)
+{
+        bool wants_frames = !l->pending && vw_driver_tx_ready(l->drv, l->index);
+        uint32_t events = (wants_frames ? EPOLLIN : 0u) | (l->full ? EPOLLOUT : 0u);
+        int fd = vw_port_fd(l->port, l->index);
+
+        if (fd != l->fd && l->fd >= 0)
+                vw_driver_watch(l->drv, l->index, l->fd, 0);
+        if (fd >= 0 && (fd != l->fd || events != l->watched))
+                vw_driver_watch(l->drv, l->index, fd, events);
+        l->fd = fd;
+        l->watched = events;
+        return wants_frames ? vw_port_deadline(l->port, l->index) : UINT64_MAX;
+}
+
+void lane_woken(struct lane *l, int events)
+{
+        struct vw_pkt none = { .iov = &l->iov[1] };
+
+        if (events & VW_WAIT_FD)
+                l->full = false; /* ask again */
+        if (events & VW_WAIT_FD_ERROR)
+                vw_port_rx(l->port, l->index, &none); /* the port finds out whether it is still there */
+}

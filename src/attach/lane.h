@@ -1,0 +1,37 @@
+/* A lane joins one queue pair to one lane of the port, and belongs to the worker that turns it. */
+#pragma once
+#include "attach/attach.h"
+
+#define LANE_BURST       64           /* frames taken from the port a turn */
+#define LANE_BURST_BYTES (512u << 10) /* or bytes, whichever comes first */
+
+struct lane {
+        /* its worker's */
+        struct vw_driver *drv;
+        struct vw_port *port;
+        unsigned index;
+        int fd;              /* the port's that is watched, or -1 */
+        uint32_t watched;    /* epoll events */
+        bool full;           /* the port did not take all: what is left waits in the driver */
+        void *buf;           /* an empty transmit buffer, so that a fruitless look at the port costs none */
+        bool pending;        /* a frame was read and not yet taken by the driver: */
+        struct iovec iov[2]; /* [0] is the port's */
+        struct vw_tx_pkt pkt;
+        /* the worker writes, control reads */
+        uint64_t port_down, port_error, lost_bytes; /* frames that the port took and lost */
+        int error;                                  /* the pair's rings are broken: -EPROTO */
+} __attribute__((aligned(64)));
+
+void lane_init(struct lane *l, struct vw_driver *drv, struct vw_port *port, unsigned index);
+void lane_done(struct lane *l);
+
+/* vw_driver_ops.rx and .tx_done of the pair. */
+unsigned lane_to_port(struct lane *l, struct vw_rx_pkt *pkts, unsigned n);
+void lane_sent(struct lane *l, void *const *cookies, unsigned n);
+
+/* One turn in both directions; true: there may be more at once. */
+bool lane_turn(struct lane *l);
+/* Says what the lane waits for, in the pair's watches; returns when it wants its next turn at the latest. */
+uint64_t lane_prepare_sleep(struct lane *l);
+/* The sleep is over; `events` are VW_WAIT_*. */
+void lane_woken(struct lane *l, int events);
