@@ -212,7 +212,8 @@ TEST(hdr, parse_of_noise_stays_inside_the_bytes)
         uint64_t rng = 77;
 
         for (uint64_t i = 0; i < test_scale(100000, 10000000); i++) {
-                struct sample s = make(rng_below(&rng, 2) ? tcp4 : tcp6, 0);
+                struct frame_spec spec = { .v6 = rng_below(&rng, 2), .proto = IPPROTO_TCP, .payload = 250 };
+                struct sample s = make(spec, 0);
                 uint8_t tail[NET_HEADERS_MAX];
                 uint32_t have = rng_below(&rng, sizeof(tail) + 1), len = have + rng_below(&rng, 3000);
                 uint8_t *bytes = tail + sizeof(tail) - have;
