@@ -161,6 +161,16 @@ bool mapping_any_gone(void)
         return load_relaxed(&any_gone);
 }
 
+/* Zeros in place of the page at `addr`, as the mapping's own pages. */
+static bool replace_page(uintptr_t addr, uintptr_t page)
+{
+        void *start = (void *)(addr / page * page);
+        void *zeros =
+                mmap(start, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+
+        return zeros == start; /* cppcheck-suppress memleak; it is the mapping's */
+}
+
 bool mem_sigbus(const void *addr)
 {
         int saved_errno = errno;
@@ -172,8 +182,7 @@ bool mem_sigbus(const void *addr)
                         continue;
                 store_relaxed(&m->gone, true);
                 store_relaxed(&any_gone, true);
-                replaced = mmap((void *)((uintptr_t)addr / page * page), page, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+                replaced = replace_page((uintptr_t)addr, page);
         }
         errno = saved_errno;
         return replaced;
