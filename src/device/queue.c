@@ -59,23 +59,24 @@ static unsigned full_mark(const struct dev_queue *q)
         return q->vq.size - MIN(q->vq.size / 2, 19u);
 }
 
-void dev_queue_published(struct dev_queue *q, const struct dev_run *run)
+static bool call_due(struct dev_queue *q, const struct dev_run *run)
 {
         unsigned behind = q->kind == VW_RX ? q->lane->readable : vq_device_avail_pending(&q->vq);
+
+        if (!settings_unpack(q->settings).adaptive)
+                return coalesce_note(&q->coalesce, run->published, run->now);
+        return moderation_publish(&q->moderation, &q->coalesce, run->published, run->published + behind,
+                                  run->now);
+}
+
+void dev_queue_published(struct dev_queue *q, const struct dev_run *run)
+{
         bool due;
 
         if (!run->published)
                 return;
-        if (settings_unpack(q->settings).adaptive &&
-            moderation_note(&q->moderation, run->published, run->published + behind, run->now)) {
-                struct moderation_profile p = moderation_wanted(&q->moderation);
-
-                moderation_apply(&q->moderation, run->now);
-                if (coalesce_set(&q->coalesce, p.usecs, p.frames, run->now))
-                        dev_queue_release(q);
-        }
         q->held_desc += run->ndesc;
-        due = coalesce_note(&q->coalesce, run->published, run->now);
+        due = call_due(q, run);
         if (!due && q->held_desc >= full_mark(q))
                 due = coalesce_flush(&q->coalesce);
         if (due)
