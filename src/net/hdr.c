@@ -197,9 +197,9 @@ static bool csum_makes_sense(const struct vw_net_hdr *hdr, const uint8_t *bytes,
         case IPPROTO_TCP:
                 return at->end && start == at->l4 && hdr->csum_offset == NET_TCP_CSUM_OFF;
         case IPPROTO_UDP:
-                if (!at->end || start >= at->end)
-                        return at->end; /* VXLAN, Geneve, ...: the checksum is the inner packet's */
-                return start == at->l4 && hdr->csum_offset == NET_UDP_CSUM_OFF &&
+                if (at->end && start >= at->end)
+                        return true; /* VXLAN, Geneve, ...: the checksum is the inner packet's */
+                return at->end && start == at->l4 && hdr->csum_offset == NET_UDP_CSUM_OFF &&
                        be16(bytes + at->l4 + 4) == at->ip_end - at->l4;
         case IPPROTO_SCTP:
                 return false; /* a CRC32c */
@@ -238,7 +238,7 @@ static bool gso_matches(const struct vw_net_hdr *hdr, unsigned type, const struc
         return hdr->csum_start == at->l4 && hdr->csum_offset == (tcp ? NET_TCP_CSUM_OFF : NET_UDP_CSUM_OFF);
 }
 
-static enum vw_drop check_gso(struct vw_net_hdr *hdr, uint32_t len, const struct net_layout *at,
+static enum vw_drop check_gso(const struct vw_net_hdr *hdr, uint32_t len, const struct net_layout *at,
                               uint64_t features, const struct rights *rights)
 {
         unsigned type = hdr->gso_type & ~VW_GSO_ECN;
