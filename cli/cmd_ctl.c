@@ -283,8 +283,8 @@ static int run_link(const char *const *words)
 
 static int run_stop(const char *const *words)
 {
-        struct pollfd closed = { .fd = fd, .events = POLLIN };
         int status = tell("stop", NULL, -1);
+        struct pollfd closed = { .fd = fd, .events = POLLIN };
 
         (void)words;
         if (status == STATUS_OK && poll(&closed, 1, STOP_MS) == 0)

@@ -47,7 +47,7 @@ static const struct opt rows[] = {
 #undef E
 
 const struct opt_group end_group = {
-        .title = "of either end", .rows = rows, .n_rows = ARRAY_LEN(rows), .into = &end_options
+        .title = "options", .rows = rows, .n_rows = ARRAY_LEN(rows), .into = &end_options
 };
 
 int end_start(const struct end *end)

@@ -10,7 +10,8 @@ static const struct command {
         const char *name, *does;
         int (*run)(int argc, char **argv);
 } commands[] = {
-        {"ctl", "look at a running device or driver, and set it", cmd_ctl},
+        {"device", "serve a virtio-net device: give a VM a NIC",     cmd_device},
+        { "ctl",   "look at a running device or driver, and set it", cmd_ctl   },
 };
 
 static void print_help(FILE *out)

@@ -43,7 +43,8 @@ static int on_set(void *ctx, const struct vw_setting *settings, unsigned n, cons
 static int on_why(void *ctx, unsigned index, char *buf, size_t len)
 {
         (void)ctx;
-        return index < 2 ? snprintf(buf, len, "q%u", index) : -ENOENT;
+        check(index == 0);
+        return snprintf(buf, len, "q%u", index);
 }
 
 static int on_link(void *ctx, bool up)

@@ -225,37 +225,44 @@ out:
         return r;
 }
 
-static int why_one(struct call *call, unsigned index)
+static unsigned count_queues(const struct call *call)
 {
-        char words[1024];
-        int r = call->ops->why(call->ctx, index, words, sizeof(words));
+        struct vw_stats *stats = calloc(1, sizeof(*stats));
+        unsigned n = 0;
 
-        if (r < 0)
-                return r;
+        if (stats) {
+                call->ops->stats(call->ctx, stats);
+                n = stats->n_queues;
+        }
+        free(stats);
+        return n;
+}
+
+static void why_one(struct call *call, unsigned index)
+{
+        char words[1024] = "";
+
+        call->ops->why(call->ctx, index, words, sizeof(words));
         text_next(&call->value);
         text_add(&call->value, "{\"index\":%u,\"text\":", index);
         text_add_json(&call->value, words);
         text_add(&call->value, "}");
-        return 0;
 }
 
 static int on_why(struct call *call)
 {
         json_t *queue = json_object_get(call->args, "queue");
         json_int_t index = json_integer_value(queue);
+        unsigned n = count_queues(call);
 
         if (!only(call, "queue"))
                 return -1;
-        if (queue && (!json_is_integer(queue) || index < 0 || index > 2 * VW_QUEUE_PAIRS_MAX))
-                return fail(call, CTL_INVALID_VALUE, "queue is a number of 0..%d", 2 * VW_QUEUE_PAIRS_MAX);
+        if (queue && (!json_is_integer(queue) || index < 0 || index >= n))
+                return fail(call, CTL_INVALID_VALUE, "queue is a number under %u", n);
         text_add(&call->value, "{\"queues\":[");
-        if (queue) {
-                if (why_one(call, (unsigned)index) < 0)
-                        return fail(call, CTL_INVALID_VALUE, "there is no queue %d", (int)index);
-        } else {
-                for (unsigned i = 0; i <= 2 * VW_QUEUE_PAIRS_MAX && !why_one(call, i); i++)
-                        ;
-        }
+        for (unsigned i = 0; i < n; i++)
+                if (!queue || i == index)
+                        why_one(call, i);
         text_add(&call->value, "]}");
         return 0;
 }

@@ -70,12 +70,13 @@ static void print_uptime(FILE *out, uint64_t us)
 static void print_head(FILE *out, const json_t *stats)
 {
         const json_t *port = json_object_get(stats, "port");
+        const char *name = string(port, "name");
 
         fprintf(out, "%s  pid %" PRIu64 "  %s  up ", string(stats, "role"), number(stats, "pid"),
                 string(stats, "state"));
         print_uptime(out, number(stats, "uptime_us"));
         if (json_is_object(port)) {
-                fprintf(out, "\nport      %s %s, link %s", string(port, "kind"), string(port, "name"),
+                fprintf(out, "\nport      %s%s%s, link %s", string(port, "kind"), *name ? " " : "", name,
                         string(port, "link"));
                 if (number(port, "dropped"))
                         fprintf(out, ", %" PRIu64 " lost by the kernel", number(port, "dropped"));
@@ -133,7 +134,10 @@ static void cell_name(const json_t *queue, const void *arg, char *buf, size_t le
 static void cell_ring(const json_t *queue, const void *arg, char *buf, size_t len)
 {
         (void)arg;
-        snprintf(buf, len, "%s %" PRIu64, string(queue, "ring"), number(queue, "size"));
+        if (number(queue, "size"))
+                snprintf(buf, len, "%s %" PRIu64, string(queue, "ring"), number(queue, "size"));
+        else
+                snprintf(buf, len, "-"); /* not set up yet */
 }
 
 static void cell_condition(const json_t *queue, const void *arg, char *buf, size_t len)
@@ -425,5 +429,5 @@ void render_why(FILE *out, const json_t *why)
         size_t i;
 
         json_array_foreach (queues, i, q)
-                fprintf(out, "q%" PRIu64 ": %s\n", number(q, "index"), string(q, "text"));
+                fprintf(out, "%s\n", string(q, "text"));
 }

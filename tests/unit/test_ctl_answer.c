@@ -213,9 +213,9 @@ TEST(ctl_answer, tells_why)
         expect("{\"id\":1,\"command\":\"why\",\"arguments\":{\"queue\":1}}",
                "{\"id\":1,\"return\":{\"queues\":[{\"index\":1,\"text\":\"queue 1 waits for a \\\"kick\\\"\"}]}}");
         expect("{\"id\":1,\"command\":\"why\",\"arguments\":{\"queue\":2}}",
-               "{\"id\":1,\"error\":{\"class\":\"invalid-value\",\"message\":\"there is no queue 2\"}}");
+               "{\"id\":1,\"error\":{\"class\":\"invalid-value\",\"message\":\"queue is a number under 2\"}}");
         expect("{\"id\":1,\"command\":\"why\",\"arguments\":{\"queue\":-1}}",
-               "{\"id\":1,\"error\":{\"class\":\"invalid-value\",\"message\":\"queue is a number of 0..128\"}}");
+               "{\"id\":1,\"error\":{\"class\":\"invalid-value\",\"message\":\"queue is a number under 2\"}}");
 }
 
 TEST(ctl_answer, takes_a_file_that_is_open_for_writing)
