@@ -1,0 +1,551 @@
+#!/usr/bin/env python3
+"""The program as a user meets it: words in, lines out, exit statuses, signals.  Prints TAP.
+
+usage: test_cli.py BUILD/vwire SOURCE_DIR [PATTERN]
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+VWIRE = os.path.abspath(sys.argv[1])
+SOURCE = pathlib.Path(sys.argv[2])
+COMMANDS = re.findall(r"^  (\w+) ", subprocess.run([VWIRE, "--help"], capture_output=True, text=True).stdout, re.M)
+SLOW = 10  # seconds that a loaded machine under a sanitizer may take for what is done at once
+
+
+def run(*words, **kw):
+    return subprocess.run([VWIRE, *words], capture_output=True, text=True, timeout=30, **kw)
+
+
+def expect(condition, *what):
+    if not condition:
+        raise AssertionError(" ".join(str(w) for w in what))
+
+
+def expect_eq(a, b):
+    expect(a == b, repr(a), "is not", repr(b))
+
+
+def wait_for(condition, what, seconds=SLOW):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        expect(time.monotonic() < deadline, "gave up waiting for", what)
+        time.sleep(0.005)
+
+
+class Device:
+    """`vwire device` with a control socket, in a directory of its own."""
+
+    def __init__(self, *options, socket_path=True, **kw):
+        self.dir = tempfile.TemporaryDirectory(prefix="vw-test-cli-")
+        self.path, self.ctl, self.log = (f"{self.dir.name}/{n}" for n in ("sock", "ctl", "log"))
+        words = [VWIRE, "device", "--port=null", f"--ctl={self.ctl}", *options]
+        if socket_path:
+            words.append(f"--socket-path={self.path}")
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(words, stderr=log, **kw)
+
+    def __enter__(self):
+        wait_for(lambda: re.search("listening|connecting|connected", self.lines()) or self.process.poll() is not None, "start")
+        expect(self.process.poll() is None, self.lines())
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.dir.cleanup()
+
+    def lines(self):
+        return pathlib.Path(self.log).read_text()
+
+    def said(self, words):
+        wait_for(lambda: words in self.lines(), words)
+
+    def connect(self):
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(self.path)
+        return s
+
+    def ask(self, *words):
+        return run("ctl", self.ctl, *words)
+
+    def stats(self):
+        return json.loads(self.ask("stats", "--json").stdout)
+
+    def end(self, sig=signal.SIGTERM):
+        begin = time.monotonic()
+        self.process.send_signal(sig)
+        status = self.process.wait(SLOW)
+        return status, time.monotonic() - begin
+
+
+def get_features(s):
+    """A request of the protocol and its answer: the device lives and serves this connection."""
+    s.settimeout(SLOW)
+    s.sendall(bytes([1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]))
+    reply = s.recv(20)
+    expect_eq((len(reply), reply[:8]), (20, bytes([1, 0, 0, 0, 5, 0, 0, 0])))
+
+
+# ---- words ----
+
+def version_is_one_line():
+    r = run("--version")
+    expect(re.fullmatch(r"vwire \d+\.\d+\.\d+\n", r.stdout), r.stdout)
+    expect_eq((r.returncode, r.stderr), (0, ""))
+
+
+def help_lists_the_commands_and_each_explains_itself():
+    r = run("--help")
+    expect_eq(r.returncode, 0)
+    expect(len(COMMANDS) >= 2, r.stdout)
+    for command in COMMANDS:
+        r = run(command, "--help")
+        expect_eq((r.returncode, r.stderr), (0, ""))
+        expect(r.stdout.startswith(f"usage: vwire {command} "), r.stdout)
+        expect(f"\nexamples:\n  vwire {command} " in r.stdout, "no examples at the end of", command)
+
+
+def every_option_stands_in_the_manual():
+    for command in COMMANDS:
+        page = SOURCE / "docs" / f"vwire-{command}.1"
+        if not page.exists():
+            continue
+        manual = page.read_text()
+        for option in re.findall(r"^  --([\w-]+)", run(command, "--help").stdout, re.M):
+            expect(f"Fl -{option} " in manual or f"Fl -{option}\n" in manual, page.name, "lacks", option)
+
+
+USAGE_ERRORS = [
+    ("", "vwire: a command is missing: see vwire --help"),
+    ("--frobnicate", "vwire: unknown option --frobnicate: see vwire --help"),
+    ("devcie", "vwire: unknown command devcie: did you mean device?"),
+    ("device", "vwire device: --port=PORT is missing: see vwire device --help"),
+    ("device --port=null", "vwire device: give one of --socket-path=PATH and --fd=N: see vwire device --help"),
+    ("device --port=null --socket-path=/a --fd=3", "vwire device: give one of --socket-path=PATH and --fd=N: see vwire device --help"),
+    ("device --port=null --fd=3 --client", "vwire device: --client needs --socket-path=PATH"),
+    ("device --port=null --fd=999", "vwire device: --fd=999 is not a socket: Bad file descriptor"),
+    ("device --poll-us=200000", "vwire device: --poll-us=200000 is over the limit 100000"),
+    ("device --queues=0", "vwire device: --queues=0 is under the limit 1"),
+    ("device --queues=65", "vwire device: --queues=65 is over the limit 64"),
+    ("device --tx-usecs=10001", "vwire device: --tx-usecs=10001 is over the limit 10000"),
+    ("device --rx-frames=1025", "vwire device: --rx-frames=1025 is over the limit 1024"),
+    ("device --mtu=67", "vwire device: --mtu=67 is under the limit 68"),
+    ("device --nice=20", "vwire device: --nice=20 is over the limit 19"),
+    ("device --adaptive=yes", "vwire device: --adaptive=yes is not one of off, rx, tx, both"),
+    ("device --queue-num=queues", "vwire device: --queue-num=queues is not one of pairs, vrings"),
+    ("device --log-level=loud", "vwire device: --log-level=loud is not one of error, warn, info, debug"),
+    ("device --port=", "vwire device: --port= is empty: PORT is needed"),
+    ("device --socket-path=" + "x" * 108, "vwire device: --socket-path=" + "x" * 100 + " is over the limit of 107 bytes for a socket's path"),
+    ("device --socket-group=no-such-group", "vwire device: --socket-group=no-such-group is neither a group's name nor its number"),
+    ("device --sokcet-path=/a", "vwire device: unknown option --sokcet-path: did you mean --socket-path?"),
+    ("device --client=1", "vwire device: --client=1: --client takes no value"),
+    ("device --port", "vwire device: --port needs a value"),
+    ("device word", "vwire device: word is a word too many"),
+    ("device --socket-path=/tmp/x --port=nul", None),
+    ("device --socket-path=/tmp/x --port=gen:size=1", None),
+    ("ctl", "vwire ctl: the PATH of a control socket is missing: see vwire ctl --help"),
+    ("ctl /a", "vwire ctl: a COMMAND is missing: see vwire ctl --help"),
+    ("ctl /a stat", "vwire ctl: unknown command stat: did you mean stats?"),
+    ("ctl /a set", "vwire ctl: set takes 1 to 1024 words, not 0: see vwire ctl --help"),
+    ("ctl /a set poll-us", "vwire ctl: poll-us needs a value, as in poll-us=64"),
+    ("ctl /a set poll-us=100001", "vwire ctl: poll-us=100001 is over the limit 100000"),
+    ("ctl /a set pol-us=1", "vwire ctl: there is no setting pol-us"),
+    ("ctl /a why x", "vwire ctl: why x: a queue is a number of 0..128"),
+    ("ctl /a link sideways", "vwire ctl: link sideways is not one of up, down"),
+    ("ctl /a get --watch", "vwire ctl: --watch goes with stats only"),
+    ("ctl /a stats --watch=5", "vwire ctl: --watch=5 is under the limit 100"),
+    ("demo --seconds=0", "vwire demo: --seconds=0 is under the limit 1"),
+    ("driver --socket-path=/a", "vwire driver: --port=PORT is missing: see vwire driver --help"),
+    ("driver --port=null", "vwire driver: --socket-path=PATH is missing: see vwire driver --help"),
+    ("driver --queue-size=100", "vwire driver: --queue-size=100 is not a power of two of 2..32768"),
+    ("driver --port=null --socket-path=/a --ring=packed", None),
+]
+
+
+def usage_errors_are_one_line_that_names_option_value_and_limit():
+    for words, line in USAGE_ERRORS:
+        words = words.split(" ") if words else []
+        if words and words[0] in ("demo", "driver") and words[0] not in COMMANDS:
+            continue
+        r = run(*words)
+        expect_eq((words, r.returncode, r.stdout), (words, 2, ""))
+        expect(r.stderr.count("\n") == 1 and r.stderr.endswith("\n"), r.stderr)
+        expect(line is None or r.stderr == line + "\n", r.stderr, "is not", line)
+
+
+def capabilities_are_what_qemu_asks_for():
+    r = run("device", "--print-capabilities")
+    expect_eq((r.returncode, r.stdout, r.stderr), (0, '{"type":"net","features":[]}\n', ""))
+
+
+# ---- logs ----
+
+def the_listening_line_is_exact():
+    with Device() as d:
+        expect_eq(d.lines(), f"info device: listening path={d.path}\n")
+
+
+def json_logs_are_objects():
+    with Device("--log-format=json") as d:
+        line = json.loads(d.lines())
+        expect(abs(line.pop("time_ms") / 1000 - time.time()) < 60)
+        expect_eq(line, {"level": "info", "component": "device", "text": "listening", "path": d.path})
+
+
+def log_levels_hold_back():
+    d = Device("--log-level=error")
+    try:
+        wait_for(lambda: os.path.exists(d.path), "the socket")
+        expect_eq(d.end()[0], 0)
+        expect_eq(d.lines(), "")
+    finally:
+        d.__exit__()
+
+
+# ---- the socket ----
+
+def a_stale_socket_is_replaced_and_others_are_not():
+    with Device() as d:
+        r = run("device", "--port=null", f"--socket-path={d.path}")
+        expect_eq(r.returncode, 1)
+        expect_eq(r.stderr, f"error device: {d.path} is in use: another process listens there\n")
+        d.process.kill()
+        d.process.wait()
+        expect(os.path.exists(d.path))
+        again = subprocess.Popen([VWIRE, "device", "--port=null", f"--socket-path={d.path}"], stderr=subprocess.PIPE, text=True)
+        expect_eq(again.stderr.readline(), f"info device: listening path={d.path}\n")
+        again.terminate()
+        expect_eq(again.wait(SLOW), 0)
+        again.stderr.close()
+        pathlib.Path(d.path).write_text("precious")
+        r = run("device", "--port=null", f"--socket-path={d.path}")
+        expect_eq(r.returncode, 1)
+        expect(f"{d.path} exists and is no socket" in r.stderr, r.stderr)
+        expect_eq(pathlib.Path(d.path).read_text(), "precious")
+
+
+def socket_mode_is_as_asked():
+    with Device("--socket-mode=660") as d:
+        expect_eq(os.stat(d.path).st_mode & 0o777, 0o660)
+        expect_eq(os.stat(d.ctl).st_mode & 0o777, 0o600)
+
+
+def sigterm_and_sigint_end_in_order():
+    for sig in signal.SIGTERM, signal.SIGINT:
+        with Device() as d:
+            status, seconds = d.end(sig)
+            expect_eq(status, 0)
+            expect(seconds < 1, f"took {seconds} s")
+            expect(not os.path.exists(d.path) and not os.path.exists(d.ctl), "a socket was left behind")
+
+
+# hostile K15
+def a_front_end_that_hangs_does_not_delay_the_end():
+    with Device() as d:
+        s = d.connect()
+        get_features(s)
+        s.sendall(b"\x01\x00\x00")  # half a header, and no more
+        status, seconds = d.end()
+        expect_eq(status, 0)
+        expect(seconds < 1, f"took {seconds} s")
+        s.close()
+
+
+# hostile K06
+def a_second_front_end_is_refused_with_a_word():
+    with Device() as d:
+        first = d.connect()
+        get_features(first)
+        second = d.connect()
+        second.settimeout(SLOW)
+        expect_eq(second.recv(1), b"")
+        d.said("warn device: refused a second front end: this socket serves one at a time\n")
+        get_features(first)
+        expect_eq(d.stats()["state"], "connected")
+        first.close()
+        second.close()
+
+
+# hostile N05
+def refusals_do_not_flood_the_log():
+    with Device() as d:
+        first = d.connect()
+        get_features(first)
+        for _ in range(200):
+            second = d.connect()
+            second.settimeout(SLOW)
+            second.recv(1)
+            second.close()
+        n = d.lines().count("refused a second front end")
+        expect(n <= 30, n, "lines")
+        time.sleep(1.1)
+        d.connect().close()
+        d.said(" suppressed=")
+        first.close()
+
+
+def it_listens_again_after_each_disconnect():
+    with Device() as d:
+        before = len(os.listdir(f"/proc/{d.process.pid}/fd"))
+        for _ in range(100):
+            s = d.connect()
+            get_features(s)
+            s.close()
+        wait_for(lambda: d.stats()["state"] == "listening", "the last to leave")
+        expect_eq(len(os.listdir(f"/proc/{d.process.pid}/fd")), before)
+        expect_eq(d.end()[0], 0)
+
+
+# hostile K08
+def a_client_connects_for_ever():
+    with Device("--client") as d:
+        d.said("nobody listens yet")
+        for _ in range(3):
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(d.path)
+            listener.listen()
+            listener.settimeout(SLOW)
+            begin = time.monotonic()
+            s = listener.accept()[0]
+            expect(time.monotonic() - begin < 1.5, "took longer than the back-off allows")
+            get_features(s)
+            listener.close()
+            os.unlink(d.path)
+            s.close()
+            time.sleep(0.3)
+        expect_eq(d.end()[0], 0)
+
+
+def an_inherited_listening_socket_is_served_for_ever():
+    listener = socket.socket(socket.AF_UNIX)
+    with tempfile.TemporaryDirectory(prefix="vw-test-cli-") as directory:
+        listener.bind(directory + "/sock")
+        listener.listen()
+        with Device(f"--fd={listener.fileno()}", socket_path=False, pass_fds=[listener.fileno()]) as d:
+            for _ in range(3):
+                s = socket.socket(socket.AF_UNIX)
+                s.connect(directory + "/sock")
+                get_features(s)
+                s.close()
+            expect_eq(d.end()[0], 0)
+            expect(os.path.exists(directory + "/sock"), "it removed a socket that is not its own")
+    listener.close()
+
+
+def an_inherited_connection_ends_the_program_with_it():
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with Device(f"--fd={theirs.fileno()}", socket_path=False, pass_fds=[theirs.fileno()]) as d:
+        theirs.close()
+        get_features(ours)
+        ours.close()
+        expect_eq(d.process.wait(SLOW), 0)
+
+
+def the_service_manager_is_told():
+    with tempfile.TemporaryDirectory(prefix="vw-test-cli-") as directory:
+        for address, variable in ((directory + "/notify",) * 2, (f"\0vw-test-{os.getpid()}", f"@vw-test-{os.getpid()}")):
+            s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            s.bind(address)
+            s.settimeout(SLOW)
+            with Device(env={**os.environ, "NOTIFY_SOCKET": variable}) as d:
+                expect_eq(s.recv(100), b"READY=1")
+            s.close()
+
+
+# ---- control ----
+
+def types(value):
+    """The shape of JSON: names and types, with lists by their first member."""
+    if isinstance(value, dict):
+        return {k: types(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [types(value[0])] if value else []
+    return type(value).__name__
+
+
+def stats_have_the_shape_of_the_contract():
+    with Device("--queues=2", "--poll-us=5", "--tx-usecs=3", "--tx-frames=2") as d:
+        stats = d.stats()
+        expect_eq(stats["pid"], d.process.pid)
+        expect_eq(stats["role"], "device")
+        expect_eq(stats["state"], "listening")
+        expect_eq(stats["port"], {"kind": "null", "name": "", "link": "up", "dropped": 0})
+        kinds = [(q["index"], q["kind"], q["pair"]) for q in stats["queues"]]
+        expect_eq(kinds[:4], [(0, "rx", 0), (1, "tx", 0), (2, "rx", 1), (3, "tx", 1)])
+        q = stats["queues"][1]
+        expect_eq(types(q["settings"]), {"poll_us": "int", "usecs": "int", "frames": "int", "adaptive": "bool"})
+        shape = types(q)
+        expect_eq({k: shape[k] for k in ("index", "kind", "pair", "ring", "size", "enabled", "broken")},
+                  {"index": "int", "kind": "str", "pair": "int", "ring": "str", "size": "int", "enabled": "bool",
+                   "broken": "NoneType"})
+        for name in """packets bytes bursts kicks calls calls_suppressed calls_coalesced coalesce_frames coalesce_timer
+                poll_hits poll_misses poll_ns no_buffers port_full""".split():
+            expect_eq((name, shape["counters"].get(name)), (name, "int"))
+        for name in """short too-long direction unmapped bad-gso bad-csum not-negotiated mtu bad-len bad-hdr missing-buffers
+                no-buffers port-down port-error disabled""".split():
+            expect_eq((name, shape["drops"].get(name)), (name, "int"))
+        expect(isinstance(q["ring_state"], dict))
+
+
+def prometheus_text_is_valid():
+    with Device("--queues=2") as d:
+        r = d.ask("stats", "--prometheus")
+        expect_eq((r.returncode, r.stderr), (0, ""))
+        label = r'[a-zA-Z_]\w*="(?:[^"\\\n]|\\[\\n"])*"'
+        sample = re.compile(rf'(\w+)\{{{label}(?:,{label})*\}} [0-9.e+-]+')
+        kind, seen, family = {}, set(), None
+        for line in r.stdout.splitlines():
+            if line.startswith("# HELP "):
+                family = line.split()[2]
+                expect(family not in kind, "two families", family)
+            elif line.startswith("# TYPE "):
+                _, _, name, what = line.split()
+                expect_eq(name, family)
+                kind[family] = what
+                expect(what == ("counter" if family.endswith("_total") else "gauge"), line)
+            else:
+                m = sample.fullmatch(line)
+                expect(m and m.group(1) == family and family in kind, line)
+                key = line.rsplit(" ", 1)[0]
+                expect(key not in seen, "twice:", key)
+                seen.add(key)
+        for name in "vwire_queue_packets_total", "vwire_queue_drops_total", "vwire_uptime_seconds", "vwire_port_link_up":
+            expect(name in kind, name, "is missing")
+
+
+def watch_goes_on_until_sigint():
+    with Device() as d:
+        p = subprocess.Popen([VWIRE, "ctl", d.ctl, "stats", "--watch=100"], stdout=subprocess.PIPE, text=True)
+        blocks = 0
+        while blocks < 3:
+            blocks += p.stdout.readline().startswith("queue ")
+        p.send_signal(signal.SIGINT)
+        expect_eq(p.wait(SLOW), 0)
+        p.stdout.close()
+
+
+def watch_ends_when_the_device_does():
+    with Device() as d:
+        p = subprocess.Popen([VWIRE, "ctl", d.ctl, "stats", "--watch=100"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        p.stdout.readline()
+        d.end()
+        expect_eq(p.wait(SLOW), 1)
+        p.communicate()
+
+
+def settings_are_set_together_and_read_back():
+    with Device("--queues=2") as d:
+        expect_eq(d.ask("set", "tx-usecs=64", "tx-frames=32", "q3.tx-usecs=7", "adaptive=rx").returncode, 0)
+        r = d.ask("get")
+        for line in "tx-usecs=64", "tx-frames=32", "rx-usecs=0", "adaptive=rx":
+            expect(line in r.stdout.splitlines(), line, "is not in", r.stdout)
+        expect_eq(d.ask("get", "q3.tx-usecs", "q1.tx-usecs").stdout, "q3.tx-usecs=7\nq1.tx-usecs=64\n")
+        r = d.ask("set", "poll-us=5", "q0.tx-usecs=1")
+        expect_eq(r.returncode, 1)
+        expect(r.stderr.startswith("vwire ctl: invalid-value: "), r.stderr)
+        expect_eq(d.ask("get", "poll-us").stdout, "poll-us=0\n")
+        r = d.ask("get", "tx-mode")
+        expect(r.returncode == 1 and r.stderr.startswith("vwire ctl: unknown-key: "), r.stderr)
+        r = d.ask("set", "queues=2")
+        expect(r.returncode == 1 and r.stderr.startswith("vwire ctl: unknown-key: "), r.stderr)
+
+
+def link_state_is_the_operators():
+    with Device() as d:
+        for state in "down", "up":
+            expect_eq(d.ask("link", state).returncode, 0)
+            expect_eq(d.stats()["port"]["link"], state)
+
+
+def a_capture_is_a_pcap_file_made_by_the_client():
+    with Device() as d:
+        file = d.dir.name + "/capture"
+        expect_eq(d.ask("pcap", file).returncode, 0)
+        expect_eq(os.stat(file).st_mode & 0o777, 0o600)
+        expect_eq(d.ask("pcap", "off").returncode, 0)
+        expect(pathlib.Path(file).read_bytes()[:4] in (b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d"), "no pcap header")
+        r = d.ask("pcap", d.dir.name + "/no/such/dir")
+        expect(r.returncode == 1 and r.stderr.endswith("/no/such/dir: No such file or directory\n"), r.stderr)
+
+
+def an_option_captures_from_the_start():
+    with tempfile.TemporaryDirectory(prefix="vw-test-cli-") as directory, Device(f"--pcap={directory}/capture") as d:
+        expect_eq(d.end()[0], 0)
+        expect_eq(os.stat(directory + "/capture").st_size, 24)
+    r = run("device", "--port=null", "--socket-path=/tmp/vw-test-never", "--pcap=/no/such/dir")
+    expect_eq((r.returncode, r.stderr), (1, "error device: cannot write the capture /no/such/dir: No such file or directory\n"))
+
+
+def why_and_features_are_for_people():
+    with Device() as d:
+        expect_eq(len(d.ask("why").stdout.splitlines()), len(d.stats()["queues"]))
+        expect_eq(len(d.ask("why", "q1").stdout.splitlines()), 1)
+        expect(re.search(r"^  32  version_1 +-$", d.ask("features").stdout, re.M))
+        expect_eq(d.ask("why", "77").returncode, 1)
+
+
+def stop_returns_when_it_is_done():
+    with Device() as d:
+        expect_eq(d.ask("stop").returncode, 0)
+        expect_eq(d.process.wait(SLOW), 0)
+        expect(not os.path.exists(d.ctl), "the control socket is still there")
+
+
+def a_missing_socket_says_what_to_do():
+    r = run("ctl", "/tmp/vw-test-no-such-socket", "stats")
+    expect_eq((r.returncode, r.stdout), (1, ""))
+    expect_eq(r.stderr, "vwire ctl: /tmp/vw-test-no-such-socket: there is no such socket: is it the --ctl=PATH of a running "
+                        "device or driver?\n")
+    with Device() as d:
+        d.process.kill()
+        d.process.wait()
+        r = d.ask("stats")
+        expect_eq((r.returncode, r.stderr), (1, f"vwire ctl: {d.ctl}: nobody listens there any more\n"))
+        r = run("ctl", d.log, "stats")
+        expect(r.returncode == 1 and r.stderr.count("\n") == 1, r.stderr)
+
+
+def raw_json_over_the_socket_works_too():
+    with Device() as d:
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(SLOW)
+        s.connect(d.ctl)
+        s.sendall(b'{"id":1,"command":"set","arguments":{"tx-usecs":64,"tx-frames":64}}\n{"id":"two","command":"nope"}\n')
+        answer = b""
+        while answer.count(b"\n") < 2:
+            answer += s.recv(4096)
+        expect_eq(answer, b'{"id":1,"return":{}}\n'
+                          b'{"id":"two","error":{"class":"unknown-command","message":"there is no command nope"}}\n')
+        s.close()
+
+
+def main():
+    pattern = sys.argv[3] if len(sys.argv) > 3 else ""
+    tests = [f for n, f in globals().items() if callable(f) and "_" in n and pattern in n and
+             getattr(f, "__code__", None) and not f.__code__.co_argcount and n not in ("main",)]
+    tests = [f for f in tests if f.__name__ not in ("expect_eq", "wait_for", "get_features")]
+    failures = 0
+    print(f"1..{len(tests)}")
+    for i, test in enumerate(tests, 1):
+        try:
+            test()
+            print(f"ok {i} - cli_{test.__name__}", flush=True)
+        except Exception:
+            failures += 1
+            print(f"not ok {i} - cli_{test.__name__}")
+            print("".join("# " + line + "\n" for line in traceback.format_exc().splitlines()), end="", flush=True)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
