@@ -36,6 +36,7 @@ struct sim {
         bool random; /* exponential gaps, or thinking times within a quarter; else constant */
         double gap;  /* open loop: ns between bursts */
         struct source src[SOURCES_MAX];
+        unsigned n;
         uint64_t rng, now;
         uint32_t backlog[HELD_MAX], head, tail; /* source of each packet */
         struct {
@@ -71,7 +72,7 @@ static struct sim *sim_new(enum mode mode, bool spins)
 
 static void open_loop(struct sim *s, double gap, uint32_t burst, bool random)
 {
-        memset(s->src, 0xff, sizeof(s->src));
+        s->n = 1;
         s->gap = gap;
         s->random = random;
         s->src[0] = (struct source){ .due = s->now, .burst = burst };
@@ -79,15 +80,16 @@ static void open_loop(struct sim *s, double gap, uint32_t burst, bool random)
 
 static void closed_loop(struct sim *s, unsigned n, uint64_t think, uint32_t burst, bool random)
 {
-        memset(s->src, 0xff, sizeof(s->src));
+        s->n = n + 1;
         s->random = random;
+        s->src[0].due = NEVER;
         for (unsigned i = 1; i <= n; i++)
                 s->src[i] = (struct source){ .due = s->now + i * 100, .think = think, .burst = burst };
 }
 
 static void arrive(struct sim *s)
 {
-        for (unsigned i = 0; i < SOURCES_MAX; i++) {
+        for (unsigned i = 0; i < s->n; i++) {
                 struct source *src = &s->src[i];
 
                 while (src->due <= s->now && s->head - s->tail < HELD_MAX / 2) {
@@ -106,7 +108,7 @@ static uint64_t next_arrival(const struct sim *s)
 {
         uint64_t t = NEVER;
 
-        for (unsigned i = 0; i < SOURCES_MAX; i++)
+        for (unsigned i = 0; i < s->n; i++)
                 t = MIN(t, s->src[i].due);
         return t;
 }
