@@ -295,7 +295,7 @@ int dev_tx_run(struct dev_queue *q, struct dev_run *run)
                 done = discard(b, popped);
         }
         give_back(q, b, done, run);
-        q->rewound = popped - done;
-        vq_device_rewind(&q->vq, b->chains + done, q->rewound);
+        vq_device_rewind(&q->vq, b->chains + done, popped - done);
+        q->rewound = MAX(q->rewound, popped) - done; /* a burst may be shorter than what was put back before */
         return 0;
 }
