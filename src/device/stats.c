@@ -20,18 +20,19 @@ static void policy_counters(const struct dev_queue *q, uint64_t *counters)
 static void queue_stats(const struct dev_queue *q, struct vw_queue_stats *s)
 {
         const char *broken = load_relaxed(&q->broken);
-        struct vw_queue_settings wanted = settings_unpack(load_relaxed(&q->wanted));
+        struct vw_queue_settings settings = settings_unpack(q->kind == VW_CTRL ? 0 : load_relaxed(&q->wanted));
         struct vq_state state = { 0 };
 
+        if (settings.adaptive) { /* what it has chosen, not what bounds it */
+                settings.usecs = q->coalesce.usecs;
+                settings.frames = q->coalesce.frames;
+        }
         if (q->life == VQ_RUNNING)
                 vq_device_state(&q->vq, &state);
         s->size = q->cfg.size;
         s->enabled = q->life == VQ_RUNNING && q->enabled;
         s->broken = broken;
-        s->settings = (struct vw_queue_settings){ .poll_us = wanted.poll_us,
-                                                  .usecs = q->coalesce.usecs,
-                                                  .frames = q->coalesce.frames,
-                                                  .adaptive = wanted.adaptive };
+        s->settings = settings;
         memcpy(s->counters, q->counters, sizeof(s->counters));
         memcpy(s->drops, q->drops, sizeof(s->drops));
         policy_counters(q, s->counters);

@@ -1,0 +1,350 @@
+/* The control queue by its raw bytes, and what the commands do to traffic. */
+#include <string.h>
+#include <unistd.h>
+
+#include "front.h"
+#include "sport.h"
+#include "test.h"
+
+#define CTRL                                                                                                 \
+        (F(ctrl_vq) | F(ctrl_rx) | F(ctrl_rx_extra) | F(ctrl_vlan) | F(ctrl_mac_addr) | F(guest_announce) |  \
+         F(status))
+#define COAL (F(notf_coal) | F(vq_notf_coal))
+
+static struct front f;
+static struct sport port;
+
+static void begin(unsigned pairs, uint64_t features)
+{
+        struct vw_device_config config = VW_DEVICE_CONFIG_INIT;
+
+        sport_init(&port);
+        config.port = port.port;
+        config.pairs = pairs;
+        config.workers = pairs; /* so that what the control queue says has to travel */
+        config.nice = 0;
+        config.tx_usecs = 40;
+        config.tx_frames = 4;
+        memcpy(config.mac, "\x02\x00\x00\x00\x00\x01", 6);
+        front_open(&f, &config);
+        front_connect(&f, features, 64);
+}
+
+static void end(void)
+{
+        front_close(&f);
+        sport_free(&port);
+}
+
+#define COMMAND(bytes) front_command(&f, bytes, sizeof(bytes) - 1, NULL, 0)
+
+/* Whether a frame for `dst` (with a tag, unless vid < 0) is delivered on queue 0. */
+static bool delivered(const char *dst, int vid)
+{
+        uint8_t frame[60] = { 0 };
+        struct vw_queue_stats before = front_stats(&f, 0), s;
+
+        front_post(&f, 0, 4, 1600);
+        front_kick(&f, 0);
+        memcpy(frame, dst, 6);
+        frame[12] = 0x88;
+        if (vid >= 0) {
+                frame[12] = 0x81;
+                frame[14] = (uint8_t)(vid >> 8);
+                frame[15] = (uint8_t)vid;
+        }
+        EXPECT(sport_put(&port, 0, frame, sizeof(frame), NULL));
+        for (;;) {
+                s = front_stats(&f, 0);
+                if (s.drops[VW_DROP_FILTERED] > before.drops[VW_DROP_FILTERED])
+                        return false;
+                if (s.counters[VW_C_packets] > before.counters[VW_C_packets])
+                        break;
+        }
+        front_reap(&f, 0, NULL, 64);
+        return true;
+}
+
+#define OWN   "\x02\x00\x00\x00\x00\x01"
+#define OTHER "\x02\x00\x00\x00\x00\x02"
+#define GROUP "\x01\x00\x5e\x00\x00\x01"
+#define ALL   "\xff\xff\xff\xff\xff\xff"
+
+TEST(device_ctrlq, filters_only_once_it_is_used)
+{
+        begin(1, CTRL);
+        EXPECT(delivered(OTHER, -1) && delivered(GROUP, -1) && delivered(OWN, 5));
+        EXPECT_EQ(COMMAND("\0\0\0"), VIRTIO_NET_OK); /* promiscuous off */
+        EXPECT(!delivered(OTHER, -1) && !delivered(GROUP, -1) && !delivered(OWN, 5));
+        EXPECT(delivered(OWN, -1) && delivered(ALL, -1));
+        end();
+}
+
+TEST(device_ctrlq, sets_modes_tables_addresses_and_vlans)
+{
+        begin(1, CTRL);
+        EXPECT_EQ(COMMAND("\0\0\1"), VIRTIO_NET_OK);
+        EXPECT(delivered(OTHER, 9));
+        EXPECT_EQ(COMMAND("\0\0\0"), VIRTIO_NET_OK);
+        EXPECT_EQ(COMMAND("\0\1\1"), VIRTIO_NET_OK); /* all multicast */
+        EXPECT(delivered(GROUP, -1) && !delivered(OTHER, -1));
+        EXPECT_EQ(COMMAND("\0\1\0"), VIRTIO_NET_OK);
+        EXPECT_EQ(COMMAND("\1\0\1\0\0\0" OTHER "\1\0\0\0" GROUP), VIRTIO_NET_OK);
+        EXPECT(delivered(GROUP, -1) && delivered(OTHER, -1));
+        EXPECT_EQ(COMMAND("\1\0\0\0\0\0\0\0\0\0"), VIRTIO_NET_OK);
+        EXPECT(!delivered(GROUP, -1) && !delivered(OTHER, -1));
+        EXPECT_EQ(COMMAND("\1\1" OTHER), VIRTIO_NET_OK);
+        EXPECT(delivered(OTHER, -1) && !delivered(OWN, -1));
+        EXPECT_EQ(COMMAND("\2\0\7\0"), VIRTIO_NET_OK);
+        EXPECT(delivered(OTHER, 7) && !delivered(OTHER, 8));
+        EXPECT_EQ(COMMAND("\2\1\7\0"), VIRTIO_NET_OK);
+        EXPECT(!delivered(OTHER, 7));
+        EXPECT_EQ(COMMAND("\0\5\1"), VIRTIO_NET_OK); /* no broadcasts */
+        EXPECT(!delivered(ALL, -1));
+        end();
+}
+
+TEST(device_ctrlq, shows_the_address_that_the_guest_set)
+{
+        uint8_t mac[6];
+
+        begin(1, CTRL);
+        EXPECT_EQ(vu_frontend_get_config(&f.fe, 0, 6, mac), 0);
+        EXPECT_MEM(mac, OWN, 6);
+        EXPECT_EQ(COMMAND("\1\1" OTHER), VIRTIO_NET_OK);
+        EXPECT_EQ(vu_frontend_get_config(&f.fe, 0, 6, mac), 0);
+        EXPECT_MEM(mac, OTHER, 6);
+        end();
+}
+
+/* hostile G01, G04, G06, G07, G10, G11, G13 */
+TEST(device_ctrlq, refuses_what_is_malformed_unknown_or_out_of_range)
+{
+        static const struct {
+                const char *bytes;
+                unsigned len;
+        } bad[] = {
+#define BAD(bytes) { bytes, sizeof(bytes) - 1 }
+                BAD(""),
+                BAD("\0"),
+                BAD("\0\0"),
+                BAD("\0\0\2"),
+                BAD("\0\0\xff"),
+                BAD("\0\0\0\0"),
+                BAD("\0\6\0"),
+                BAD("\1\0\xff\xff\xff\xff\0\0\0\0"),
+                BAD("\1\0\2\0\0\0" OTHER "\0\0\0\0"),
+                BAD("\1\0\1\0\0\0" OTHER),
+                BAD("\1\0\xab\xaa\xaa\x2a\0\0\0\0"), /* times six wraps */
+                BAD("\1\1" GROUP),
+                BAD("\1\1\2\0"),
+                BAD("\2\0\0\x10"),
+                BAD("\2\0\xff\xff"),
+                BAD("\2\2\1\0"),
+                BAD("\3\1"),
+                BAD("\4\0\0\0"),
+                BAD("\4\0\3\0"),
+                BAD("\4\0\0\x80"),
+                BAD("\4\0\1"),
+                BAD("\4\1\0\0\0\0"),
+                BAD("\5\0\1\0\0\0\0\0\0\0"), /* GUEST_TSO4 and the like were not negotiated */
+                BAD("\6\0\0\0\0\0\0\0\0"),
+                BAD("\6\4\0\0\0\0\0\0\0\0"),
+                BAD("\x09\0\0"),
+                BAD("\xff\xff\0"),
+        };
+        struct vw_queue_stats s;
+
+        begin(2, CTRL | F(mq) | F(ctrl_guest_offloads) | COAL);
+        for (unsigned i = 0; i < ARRAY_SIZE(bad); i++)
+                EXPECT_EQ(front_command(&f, bad[i].bytes, bad[i].len, NULL, 0), VIRTIO_NET_ERR);
+        s = front_stats(&f, 4);
+        EXPECT_EQ(s.kind, VW_CTRL);
+        EXPECT_EQ(s.counters[VW_C_commands], ARRAY_SIZE(bad));
+        EXPECT_EQ(s.counters[VW_C_nacks], ARRAY_SIZE(bad));
+        EXPECT(!s.broken);
+        EXPECT(delivered(OTHER, 5)); /* nothing has changed */
+        end();
+
+        begin(1, F(ctrl_vq)); /* known, but not negotiated */
+        EXPECT_EQ(COMMAND("\0\0\1"), VIRTIO_NET_ERR);
+        EXPECT_EQ(COMMAND("\2\0\7\0"), VIRTIO_NET_ERR);
+        EXPECT_EQ(COMMAND("\6\0\1\0\0\0\1\0\0\0"), VIRTIO_NET_ERR);
+        end();
+}
+
+/* hostile G02 */
+TEST(device_ctrlq, breaks_where_there_is_no_room_for_an_answer)
+{
+        struct vq_piece pieces[2];
+        uint8_t status;
+        uint64_t err;
+
+        for (unsigned k = 0; k < 3; k++) {
+                begin(1, CTRL);
+                memset(front_slot(&f, 2, 0), 0, 16);
+                pieces[0] = (struct vq_piece){ front_gpa(&f, 2, 0), 3 };
+                pieces[1] = (struct vq_piece){ k == 1 ? 0x1000 : front_gpa(&f, 2, 1), k != 2 };
+                EXPECT(front_add(&f, 2, pieces, 1, k > 0, 0));
+                front_kick(&f, 2);
+                EXPECT_SOON(front_stats(&f, 2).broken);
+                EXPECT_STR(front_stats(&f, 2).broken, "no-ack");
+                EXPECT_EQ(read(f.q[2].err, &err, sizeof(err)), sizeof(err));
+                EXPECT_EQ(err, 1);
+                EXPECT_EQ(vu_frontend_get_status(&f.fe, &status), 0);
+                EXPECT(status & VIRTIO_STATUS_NEEDS_RESET);
+                EXPECT(delivered(OTHER, -1)); /* the others go on */
+                end();
+        }
+}
+
+/* hostile G08 */
+TEST(device_ctrlq, a_table_too_long_lets_all_of_its_kind_through)
+{
+        static uint8_t command[2 + 4 + 70 * 6 + 4] = { 1, 0, 70 };
+
+        begin(1, CTRL);
+        for (unsigned i = 0; i < 70; i++)
+                memcpy(command + 6 + 6 * i, "\x02\x11\x00\x00\x00\x00", 6);
+        EXPECT_EQ(front_command(&f, command, sizeof(command), NULL, 0), VIRTIO_NET_OK);
+        EXPECT(delivered(OTHER, -1) && !delivered(GROUP, -1));
+        end();
+}
+
+/* T-MQ, hostile G11 */
+TEST(device_ctrlq, tells_the_port_how_many_pairs_carry_frames)
+{
+        begin(4, CTRL | F(mq));
+        EXPECT_SOON(__atomic_load_n(&port.active, __ATOMIC_RELAXED) ==
+                    1); /* before the command: the first pair */
+        EXPECT_EQ(COMMAND("\4\0\3\0"), VIRTIO_NET_OK);
+        EXPECT_EQ(__atomic_load_n(&port.active, __ATOMIC_RELAXED), 3);
+        EXPECT_EQ(COMMAND("\4\0\5\0"), VIRTIO_NET_ERR);
+        EXPECT_EQ(__atomic_load_n(&port.active, __ATOMIC_RELAXED), 3);
+        end();
+
+        begin(4, F(mq)); /* no control queue: what the front end enables */
+        EXPECT_SOON(__atomic_load_n(&port.active, __ATOMIC_RELAXED) == 4);
+        EXPECT_EQ(vu_frontend_vring_enable(&f.fe, 4, false), 0);
+        EXPECT_SOON(__atomic_load_n(&port.active, __ATOMIC_RELAXED) == 2);
+        end();
+}
+
+/* hostile G15 */
+TEST(device_ctrlq, switches_the_guests_offloads)
+{
+        begin(1, CTRL | F(ctrl_guest_offloads) | F(guest_csum) | F(guest_tso4));
+        EXPECT_EQ(__atomic_load_n(&port.rx_offloads, __ATOMIC_RELAXED), VW_OFFLOAD_CSUM | VW_OFFLOAD_TSO4);
+        EXPECT_EQ(COMMAND("\5\0\2\0\0\0\0\0\0\0"), VIRTIO_NET_OK);
+        EXPECT_EQ(__atomic_load_n(&port.rx_offloads, __ATOMIC_RELAXED), VW_OFFLOAD_CSUM);
+        EXPECT_EQ(COMMAND("\5\0\0\0\0\0\0\0\0\0"), VIRTIO_NET_OK);
+        EXPECT_EQ(__atomic_load_n(&port.rx_offloads, __ATOMIC_RELAXED), 0);
+        EXPECT_EQ(COMMAND("\5\0\x02\1\0\0\0\0\0\0"), VIRTIO_NET_ERR); /* TSO6 was not taken */
+        EXPECT_EQ(COMMAND("\5\0\x82\0\0\0\0\0\0\0"), VIRTIO_NET_OK);
+        EXPECT_EQ(__atomic_load_n(&port.rx_offloads, __ATOMIC_RELAXED), VW_OFFLOAD_CSUM | VW_OFFLOAD_TSO4);
+        end();
+}
+
+/* hostile G20 */
+TEST(device_ctrlq, acknowledges_announcements_and_takes_superfluous_ones)
+{
+        uint16_t status;
+
+        begin(1, CTRL);
+        EXPECT_EQ(COMMAND("\3\0"), VIRTIO_NET_OK);
+        pthread_mutex_lock(&f.lock);
+        vw_device_link(f.dev, false);
+        vw_device_link(f.dev, true);
+        pthread_mutex_unlock(&f.lock);
+        EXPECT_EQ(vu_frontend_get_config(&f.fe, 6, 2, &status), 0);
+        EXPECT_EQ(status, VIRTIO_NET_S_LINK_UP | VIRTIO_NET_S_ANNOUNCE);
+        EXPECT_EQ(COMMAND("\3\0"), VIRTIO_NET_OK);
+        EXPECT_EQ(COMMAND("\3\0"), VIRTIO_NET_OK);
+        EXPECT_EQ(vu_frontend_get_config(&f.fe, 6, 2, &status), 0);
+        EXPECT_EQ(status, VIRTIO_NET_S_LINK_UP);
+        end();
+}
+
+static bool coal_is(unsigned queue, uint32_t usecs, uint32_t frames)
+{
+        uint8_t get[6] = { 6, 3, (uint8_t)queue };
+        uint32_t got[2];
+        struct vw_queue_settings s = front_stats(&f, queue).settings;
+
+        EXPECT_EQ(front_command(&f, get, sizeof(get), got, sizeof(got)), VIRTIO_NET_OK);
+        return got[0] == frames && got[1] == usecs && s.usecs == usecs && s.frames == frames;
+}
+
+/* T-COAL-05, T-COAL-06 */
+TEST(device_ctrlq, the_last_set_of_coalescing_wins_and_resets_return_to_the_operators)
+{
+        begin(2, CTRL | F(mq) | COAL);
+        EXPECT(coal_is(1, 40, 4) && coal_is(3, 40, 4) && coal_is(0, 0, 0));
+        EXPECT_EQ(COMMAND("\6\0\5\0\0\0\x0a\0\0\0"), VIRTIO_NET_OK); /* TX_SET 5 frames, 10 us */
+        EXPECT_SOON(coal_is(1, 10, 5) && coal_is(3, 10, 5));
+        EXPECT(coal_is(0, 0, 0) && coal_is(2, 0, 0));
+        EXPECT_EQ(COMMAND("\6\2\1\0\0\0\7\0\0\0\x14\0\0\0"), VIRTIO_NET_OK); /* VQ_SET 1 */
+        EXPECT(coal_is(1, 20, 7) && coal_is(3, 10, 5));
+        EXPECT_EQ(COMMAND("\6\0\6\0\0\0\x1e\0\0\0"), VIRTIO_NET_OK);
+        EXPECT_SOON(coal_is(1, 30, 6) && coal_is(3, 30, 6));
+        EXPECT_EQ(COMMAND("\6\1\2\0\0\0\x32\0\0\0"), VIRTIO_NET_OK); /* RX_SET */
+        EXPECT_SOON(coal_is(0, 50, 2) && coal_is(2, 50, 2));
+        EXPECT(coal_is(1, 30, 6));
+        /* a queue of its own loses its value when it is disabled and enabled */
+        EXPECT_EQ(COMMAND("\6\2\1\0\xff\xff\7\0\0\0\x14\0\0\0"), VIRTIO_NET_OK); /* reserved is ignored */
+        EXPECT(coal_is(1, 20, 7));
+        EXPECT_EQ(vu_frontend_vring_enable(&f.fe, 1, false), 0);
+        EXPECT_EQ(vu_frontend_vring_enable(&f.fe, 1, true), 0);
+        EXPECT(coal_is(1, 30, 6));
+        /* the operator's word is the last now */
+        pthread_mutex_lock(&f.lock);
+        EXPECT_EQ(vw_device_set(f.dev,
+                                (struct vw_setting[]){
+                                        {-1,  VW_KEY_TX_USECS,  9},
+                                        { -1, VW_KEY_TX_FRAMES, 8}
+        },
+                                2, &(const char *){ NULL }),
+                  0);
+        pthread_mutex_unlock(&f.lock);
+        EXPECT(coal_is(1, 9, 8) && coal_is(3, 9, 8) && coal_is(0, 50, 2));
+        EXPECT_EQ(COMMAND("\6\0\6\0\0\0\x1e\0\0\0"), VIRTIO_NET_OK);
+        front_disconnect(&f);
+        front_connect(&f, CTRL | F(mq) | COAL, 64);
+        EXPECT(coal_is(1, 9, 8) && coal_is(0, 0, 0));
+        end();
+}
+
+/* T-COAL-07, hostile H01, H03, H04 */
+TEST(device_ctrlq, clamps_coalescing_and_refuses_queues_that_are_not_there)
+{
+        uint32_t got[2];
+
+        begin(2, CTRL | F(mq) | COAL);
+        EXPECT_EQ(COMMAND("\6\0\xff\xff\xff\xff\xff\xff\xff\xff"), VIRTIO_NET_OK);
+        EXPECT_SOON(coal_is(1, VW_USECS_MAX, VW_FRAMES_MAX));
+        EXPECT_EQ(COMMAND("\6\0\0\0\0\0\0\0\0\0"), VIRTIO_NET_OK);
+        EXPECT_SOON(coal_is(1, 0, 0));
+        EXPECT_EQ(COMMAND("\6\2\4\0\0\0\7\0\0\0\x14\0\0\0"), VIRTIO_NET_ERR); /* the control queue */
+        EXPECT_EQ(COMMAND("\6\2\5\0\0\0\7\0\0\0\x14\0\0\0"), VIRTIO_NET_ERR);
+        EXPECT_EQ(COMMAND("\6\2\xff\xff\0\0\7\0\0\0\x14\0\0\0"), VIRTIO_NET_ERR);
+        EXPECT_EQ(front_command(&f, "\6\3\4\0\0\0", 6, got, sizeof(got)), VIRTIO_NET_ERR);
+        EXPECT_EQ(COMMAND("\6\3\1\0\0\0"), VIRTIO_NET_ERR); /* no room for the pair */
+        EXPECT_EQ(vu_frontend_vring_enable(&f.fe, 3, false), 0);
+        EXPECT_EQ(COMMAND("\6\2\3\0\0\0\7\0\0\0\x14\0\0\0"), VIRTIO_NET_ERR);
+        end();
+}
+
+/* A guest that answers itself knows better */
+TEST(device_ctrlq, the_guests_word_ends_adaptive_moderation)
+{
+        struct vw_setting on = { -1, VW_KEY_ADAPTIVE, VW_ADAPTIVE_BOTH };
+
+        begin(1, CTRL | COAL);
+        pthread_mutex_lock(&f.lock);
+        EXPECT_EQ(vw_device_set(f.dev, &on, 1, &(const char *){ NULL }), 0);
+        pthread_mutex_unlock(&f.lock);
+        EXPECT(front_stats(&f, 0).settings.adaptive && front_stats(&f, 1).settings.adaptive);
+        EXPECT_EQ(COMMAND("\6\0\5\0\0\0\x0a\0\0\0"), VIRTIO_NET_OK);
+        EXPECT(front_stats(&f, 0).settings.adaptive && !front_stats(&f, 1).settings.adaptive);
+        end();
+}
