@@ -27,7 +27,7 @@ struct vw_rx_pkt {
         uint32_t truesize; /* bytes of memory that the packet holds, holes included */
 };
 
-/* A packet to send.  The pieces must lie in memory from vw_driver_alloc() or vw_driver_buf_get(). */
+/* A packet to send.  The pieces must lie in memory from vw_driver_alloc() or vw_driver_buf_get(), or of a packet that is kept. */
 struct vw_tx_pkt {
         struct vw_net_hdr hdr;
         const struct iovec *iov;
@@ -102,7 +102,9 @@ VW_API uint64_t vw_driver_deadline(const struct vw_driver *drv); /* call dispatc
 struct vw_driver_info {
         bool connected, link_up, has_ctrl;
         uint8_t mac[6];
-        unsigned mtu; /* 0: none stated */
+        unsigned mtu;   /* 0: none stated */
+        uint32_t speed; /* Mbit/s; UINT32_MAX: unknown */
+        uint8_t duplex; /* 0 half, 1 full, 0xff unknown */
         unsigned pairs, pairs_max;
         uint64_t features;
         uint32_t tx_offloads; /* what you may ask for in vw_tx_pkt.hdr */
@@ -154,6 +156,11 @@ VW_API bool vw_driver_tx_ready(const struct vw_driver *drv, unsigned pair);
 /* One poll: reaps tx, receives up to `budget` packets (0: none), refills.  Returns packets received; `budget` means: call again.
  * 0 when not connected; -EPROTO when the receive queue is broken (tx has been reaped even so). */
 VW_API int vw_driver_poll(struct vw_driver *drv, unsigned pair, unsigned budget);
+
+/* Within rx: keeps a packet that you take beyond your return.  Its pieces stay where they are until you give back what this returns, and
+ * may be sent from there.  NULL: too many are kept.  A queue whose memory is all kept receives nothing until some comes back. */
+VW_API void *vw_driver_rx_keep(struct vw_driver *drv, unsigned pair, const struct vw_rx_pkt *pkt);
+VW_API void vw_driver_rx_put(struct vw_driver *drv, unsigned pair, void *kept);
 
 /* Sleeps until an interrupt, a mailbox message, one of the watched fds, or `deadline` (ns, monotonic; UINT64_MAX: none).  Arms the interrupts
  * first and does not sleep if work arrived meanwhile; busy-polls before, if poll-us asks for it.  Returns a mask of VW_WAIT_*; FD_ERROR: a

@@ -6,6 +6,7 @@
  * the mirror: owners stop, the device gives each ring up (or is gone), owners take back what was out. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -95,9 +96,10 @@ void drv_doorbell_close(int *fd)
 
 void drv_ring_bell(int fd)
 {
+        struct pollfd p = { .fd = fd, .events = POLLOUT };
         uint64_t one = 1;
 
-        if (write(fd, &one, sizeof(one)) < 0) {
+        if (poll(&p, 1, 0) <= 0 || write(fd, &one, sizeof(one)) < 0) {
                 /* full: it rings already */
         }
 }
@@ -295,7 +297,7 @@ static int start_watching(struct vw_driver *drv)
         r = evloop_add(drv->loop, &drv->sock_watch, drv->fe.sock, EPOLLIN | EPOLLRDHUP);
         if (!r && drv->fe.backend_req >= 0)
                 r = evloop_add(drv->loop, &drv->channel_watch, drv->fe.backend_req, EPOLLIN);
-        return r;
+        return r ? r : drv_guard_start(drv);
 }
 
 static int set_up(struct vw_driver *drv)
@@ -365,6 +367,7 @@ void drv_stop_device(struct vw_driver *drv)
 
         evloop_remove(drv->loop, &drv->sock_watch);
         evloop_remove(drv->loop, &drv->channel_watch);
+        drv_guard_stop(drv);
         for (unsigned i = 0; i < drv->n_pairs; i++)
                 drv_run_on_owner(&drv->pairs[i], pair_quiesce, &drv->pairs[i]);
         for (unsigned i = 0; alive && i < 2 * drv->net.pairs; i++) {

@@ -51,9 +51,11 @@ static int pair_init(struct vw_driver *drv, unsigned index)
         if (!r)
                 r = drv_napi_init(p);
         if (!r)
-                r = drv_tx_init(p);
-        if (!r)
                 r = drv_rx_init(p);
+        if (!r)
+                r = drv_guard_add(drv);
+        if (!r)
+                r = drv_tx_init(p);
         return r;
 }
 
@@ -90,6 +92,7 @@ VW_API int vw_driver_new(const struct vw_driver_config *config, struct vw_driver
                 vq_driver_bytes(VQ_SPLIT, MAX(config->queue_size, (unsigned)CTRL_RING), F(indirect_desc)),
                 RXBUF_PAGE);
         memory = drv->ring_bytes * (2 * (size_t)config->pairs + 1) + CTRL_SLOTS * CTRL_BYTES +
+                 (config->pairs + 2) * (size_t)DRV_GUARD +
                  config->pairs * (drv_tx_memory(config) + drv_rx_memory(config));
         *ret_why = "out of memory";
         r = arena_init(&drv->arena, memory);
@@ -103,6 +106,8 @@ VW_API int vw_driver_new(const struct vw_driver_config *config, struct vw_driver
                                             RXBUF_PAGE);
                 r = drv_ctrl_init(drv);
         }
+        if (!r)
+                r = drv_guard_add(drv);
         for (unsigned i = 0; !r && i < config->pairs; i++)
                 r = pair_init(drv, i);
         if (r) {
@@ -187,6 +192,8 @@ VW_API void vw_driver_info(const struct vw_driver *drv, struct vw_driver_info *r
         ret_info->link_up = drv->net.link_up;
         ret_info->has_ctrl = drv->ctrl.up;
         ret_info->mtu = drv->net.mtu;
+        ret_info->speed = drv->net.speed;
+        ret_info->duplex = drv->net.duplex;
         ret_info->pairs = drv->net.active;
         ret_info->pairs_max = drv->net.pairs_max;
         ret_info->features = drv->net.features;

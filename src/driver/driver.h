@@ -63,6 +63,9 @@ struct vw_driver {
         struct drv_net net;
         struct drv_ctrl ctrl;
         uint64_t started;
+        uint8_t *guards[VW_QUEUE_PAIRS_MAX + 2]; /* (shared) patterns around what the device writes to */
+        unsigned n_guards;
+        struct ev_watch guard_watch;
         char last_close[128];
         struct log_limit log;
 };
@@ -87,6 +90,13 @@ static inline void drv_claim(struct drv_pair *p)
 /* config.c: the configuration space, checked; features that it belies are taken out */
 int drv_config_read(struct vw_driver *drv, uint64_t *features);
 void drv_config_changed(struct vw_driver *drv);
+
+/* guard.c */
+#define DRV_GUARD RXBUF_PAGE /* bytes of one */
+int drv_guard_add(struct vw_driver *drv);
+bool drv_guard_check(struct vw_driver *drv);
+int drv_guard_start(struct vw_driver *drv);
+void drv_guard_stop(struct vw_driver *drv);
 
 /* connect.c */
 #define DRV_GUEST_GSO      (F(guest_tso4) | F(guest_tso6) | F(guest_ecn) | F(guest_uso4) | F(guest_uso6))

@@ -59,11 +59,12 @@ int drv_napi_start(struct drv_pair *p)
 
         if (!r && p->tx_call >= 0)
                 r = watch(n->epfd, EPOLL_CTL_ADD, p->tx_call, EPOLLIN, EV_TX_CALL);
-        n->armed = n->interrupted_rx = n->interrupted_tx = false;
-        n->tx_due = true;
+        n->armed = n->interrupted_rx = n->interrupted_tx = n->tx_due = false;
         n->storm_until = 0;
         n->spurious = 0;
         n->deaf = false;
+        vq_driver_call_disable(&p->rx.vq); /* until somebody wants to sleep */
+        vq_driver_call_disable(&p->tx.vq);
         return r;
 }
 

@@ -1,11 +1,14 @@
 /* Whose thread a pair is on.  A thread that makes an owner call takes the pair; control, which wants to change something, runs
  * on the owner through its mailbox, or does it itself while the pair has no owner or is its own.  The word `owner` settles
  * each case by one compare-and-swap, so neither side waits for a thread that is not there. */
+#include <poll.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include "driver/driver.h"
 
+#define STUCK_MS                                                                                             \
+        100 /* a poll takes microseconds; a program's callbacks may take longer, and then nothing is lost */
 #define OWNER_NONE    0
 #define OWNER_CONTROL 1 /* control is at work in a pair that nobody owns */
 
@@ -35,6 +38,16 @@ void drv_claim_slow(struct drv_pair *p, uintptr_t self)
         }
 }
 
+/* A device may have filled a kick fd to the brim and made it blocking between our look and our write; then the owner hangs in
+ * that kick.  Making room lets it go on. */
+static void unclog(int fd)
+{
+        struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+        if (fd >= 0 && poll(&p, 1, 0) == 0 && drv_read_bell(fd))
+                drv_ring_bell(fd);
+}
+
 void drv_run_on_owner(struct drv_pair *p, void (*fn)(void *arg), void *arg)
 {
         if (load_acquire(&p->owner) == drv_thread_self()) {
@@ -47,7 +60,11 @@ void drv_run_on_owner(struct drv_pair *p, void (*fn)(void *arg), void *arg)
                 fn(arg);
                 store_release(&p->owner, OWNER_NONE);
         } else {
-                mailbox_call(&p->mailbox, fn, arg);
+                mailbox_post(&p->mailbox, fn, arg);
+                while (!mailbox_wait(&p->mailbox, STUCK_MS)) {
+                        unclog(p->rx_kick);
+                        unclog(p->tx_kick);
+                }
         }
         store_release(&p->control_waits, 0);
 }

@@ -133,6 +133,13 @@ struct rx_slot {
 struct rx_packet {
         unsigned first, n; /* in drv_rxq.held */
         uint32_t len, truesize;
+        bool kept; /* the program has them: vw_driver_rx_keep() */
+};
+
+/* A buffer of a packet that the program keeps; a packet's are a list. */
+struct rx_kept {
+        struct rx_buffer buf;
+        struct rx_kept *next;
 };
 
 struct drv_rxq {
@@ -151,6 +158,7 @@ struct drv_rxq {
         uint8_t *memory; /* (shared) of the slab */
         size_t memory_size;
         struct rx_slot *slots, *free_slot;
+        struct rx_kept *keeps, *free_kept;
         unsigned posted;    /* chains */
         unsigned target;    /* chains that are to be posted */
         uint64_t refill_at; /* memory was short: try again by then */

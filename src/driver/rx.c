@@ -42,9 +42,18 @@ int drv_rx_init(struct drv_pair *p)
         q->slots = calloc(n, sizeof(*q->slots));
         q->held = calloc(n, sizeof(*q->held));
         q->iov = calloc(n + RX_BATCH, sizeof(*q->iov));
-        if (!q->memory || !q->pages || !q->slots || !q->held || !q->iov)
+        q->keeps = calloc(n, sizeof(*q->keeps));
+        if (!q->memory || !q->pages || !q->slots || !q->held || !q->iov || !q->keeps)
                 return -ENOMEM;
         q->room = n;
+        for (unsigned i = n; i-- > 0;) {
+                q->slots[i].next = q->free_slot;
+                q->free_slot = &q->slots[i];
+                q->keeps[i].next = q->free_kept;
+                q->free_kept = &q->keeps[i];
+        }
+        q->mode = c->rx_buffers;
+        rxbuf_slab_init(&q->slab, q->memory, q->memory_size, q->pages);
         return 0;
 }
 
@@ -55,6 +64,7 @@ void drv_rx_done(struct drv_pair *p)
         free(q->pages);
         free(q->slots);
         free(q->held);
+        free(q->keeps);
         free(q->iov);
 }
 
@@ -78,33 +88,13 @@ int drv_rx_start(struct drv_pair *p)
         q->target = MIN(q->vq.indirect ? q->vq.size : q->vq.size / q->chain_len, q->room / q->chain_len);
         if (!q->mergeable)
                 config.minimum = 0;
-        q->posted = q->used_next = q->used_n = q->first = q->n_pkts = q->n_iov = q->n_held = 0;
         q->refill_at = NEVER;
-        q->free_slot = NULL;
-        for (unsigned i = q->room; i-- > 0;) {
-                q->slots[i].next = q->free_slot;
-                q->free_slot = &q->slots[i];
-        }
-        rxbuf_slab_init(&q->slab, q->memory, q->memory_size, q->pages);
         return rxbuf_init(&q->buf, &config, &q->slab);
 }
 
-/* The device has stopped.  Its buffers are forgotten with the slab that they lie in; the next start makes it anew. */
-void drv_rx_stop(struct drv_pair *p)
-{
-        struct drv_rxq *q = &p->rx;
+/* ---- giving buffers back ---- */
 
-        while (q->first < q->n_pkts) {
-                COUNT_DROP(q, VW_DROP_DISABLED);
-                q->first++;
-        }
-        q->used_next = q->used_n = q->n_pkts = 0;
-        while (vq_driver_drain(&q->vq)) {
-        }
-}
-
-/* ---- posting buffers ---- */
-
+/* The descriptors' records alone; the buffers live on in a packet. */
 static void put_chain(struct drv_rxq *q, struct rx_slot *s)
 {
         while (s) {
@@ -115,6 +105,45 @@ static void put_chain(struct drv_rxq *q, struct rx_slot *s)
                 s = next;
         }
 }
+
+/* A chain whose buffers hold nothing that anybody wants. */
+static void put_buffers(struct drv_rxq *q, struct rx_slot *chain)
+{
+        for (struct rx_slot *s = chain; s; s = s->next)
+                rxbuf_put(&q->buf, &s->buf);
+        put_chain(q, chain);
+}
+
+static void put_held(struct drv_rxq *q, unsigned from)
+{
+        for (unsigned i = from; i < q->n_held; i++)
+                rxbuf_put(&q->buf, &q->held[i]);
+        q->n_held = from;
+}
+
+/* The device has stopped: all buffers come back but those that the program keeps. */
+void drv_rx_stop(struct drv_pair *p)
+{
+        struct drv_rxq *q = &p->rx;
+        struct rx_slot *chain;
+        uint64_t holes = q->buf.holes;
+
+        if (q->first < q->n_pkts)
+                put_held(q, q->packets[q->first].first);
+        for (; q->first < q->n_pkts; q->first++)
+                COUNT_DROP(q, VW_DROP_DISABLED);
+        for (; q->used_next < q->used_n; q->used_next++)
+                put_buffers(q, q->used[q->used_next].cookie);
+        while ((chain = vq_driver_drain(&q->vq)))
+                put_buffers(q, chain);
+        rxbuf_done(&q->buf);
+        COUNT(q, holes, holes);
+        q->buf.holes = 0;
+        q->posted = q->used_next = q->used_n = q->first = q->n_pkts = q->n_iov = q->n_held = 0;
+        q->refill_at = NEVER;
+}
+
+/* ---- posting buffers ---- */
 
 /* The pieces of one chain: one buffer, or a packet's worth of pages.  Returns how many, or -ENOMEM with nothing taken. */
 static int get_chain(struct drv_rxq *q, struct rx_slot **ret_chain)
@@ -137,9 +166,7 @@ static int get_chain(struct drv_rxq *q, struct rx_slot **ret_chain)
                 *ret_chain = chain;
                 return (int)n;
         }
-        for (struct rx_slot *s = chain; s; s = s->next)
-                rxbuf_put(&q->buf, &s->buf);
-        put_chain(q, chain);
+        put_buffers(q, chain);
         return -ENOMEM;
 }
 
@@ -156,7 +183,7 @@ static int post_one(struct drv_pair *p)
         for (struct rx_slot *s = chain; s; s = s->next)
                 pieces[i++] = (struct vq_piece){ arena_gpa(&p->drv->arena, s->buf.ptr), s->buf.len };
         r = vq_driver_add(&q->vq, pieces, 0, i, chain);
-        if (r) { /* the ring has no place: as if it had not been cut off */
+        if (r) { /* the ring has no place: as if they had not been cut off */
                 if (n == 1)
                         rxbuf_undo(&q->buf, &chain->buf);
                 else
@@ -325,13 +352,6 @@ static enum vw_drop check_frame(const struct drv_rxq *q, const struct assembly *
         return net_rx_check(hdr, bytes, a->len, q->features);
 }
 
-static void put_held(struct drv_rxq *q, unsigned from)
-{
-        for (unsigned i = from; i < q->n_held; i++)
-                rxbuf_put(&q->buf, &q->held[i]);
-        q->n_held = from;
-}
-
 /* Takes the next packet off the ring: to q->pkts, or it is dropped.  False: there is none. */
 static bool take_packet(struct drv_pair *p)
 {
@@ -366,8 +386,9 @@ static bool take_packet(struct drv_pair *p)
         }
         rxbuf_note(&q->buf, a.len);
         q->pkts[q->n_pkts] = (struct vw_rx_pkt){ hdr, a.iov, a.n_iov, a.len, a.truesize };
-        q->packets[q->n_pkts++] =
-                (struct rx_packet){ a.first_held, q->n_held - a.first_held, a.len, a.truesize };
+        q->packets[q->n_pkts++] = (struct rx_packet){
+                .first = a.first_held, .n = q->n_held - a.first_held, .len = a.len, .truesize = a.truesize
+        };
         q->n_iov += 1 + a.n_iov;
         return true;
 }
@@ -391,7 +412,7 @@ static unsigned deliver(struct drv_pair *p)
 
                 bytes += k->len;
                 truesize += k->truesize;
-                for (unsigned j = k->first; j < k->first + k->n; j++)
+                for (unsigned j = k->first; !k->kept && j < k->first + k->n; j++)
                         rxbuf_put(&q->buf, &q->held[j]);
         }
         COUNT(q, packets, taken);
@@ -420,4 +441,49 @@ int drv_rx_poll(struct drv_pair *p, unsigned budget)
                 work += deliver(p);
         }
         return q->vq.broken && !work ? -EPROTO : (int)work;
+}
+
+/* ---- packets that are kept ---- */
+
+VW_API void *vw_driver_rx_keep(struct vw_driver *drv, unsigned pair, const struct vw_rx_pkt *pkt)
+{
+        struct drv_rxq *q = &drv->pairs[pair].rx;
+        struct rx_packet *k = &q->packets[pkt - q->pkts];
+        struct rx_kept *list = NULL;
+
+        check(pkt >= q->pkts + q->first && pkt < q->pkts + q->n_pkts && !k->kept);
+        for (unsigned i = 0; i < k->n; i++) {
+                struct rx_kept *e = q->free_kept;
+
+                if (!e) {
+                        while (list) {
+                                e = list->next;
+                                list->next = q->free_kept;
+                                q->free_kept = list;
+                                list = e;
+                        }
+                        return NULL;
+                }
+                q->free_kept = e->next;
+                *e = (struct rx_kept){ q->held[k->first + i], list };
+                list = e;
+        }
+        k->kept = true;
+        return list;
+}
+
+VW_API void vw_driver_rx_put(struct vw_driver *drv, unsigned pair, void *kept)
+{
+        struct drv_rxq *q = &drv->pairs[pair].rx;
+        struct rx_kept *e = kept;
+
+        drv_claim(&drv->pairs[pair]);
+        while (e) {
+                struct rx_kept *next = e->next;
+
+                rxbuf_put(&q->buf, &e->buf);
+                e->next = q->free_kept;
+                q->free_kept = e;
+                e = next;
+        }
 }

@@ -38,7 +38,8 @@ static void page_drop(struct rxbuf_slab *s, uint32_t page)
         check(page < s->n_pages && s->pages[page].refs > 0);
         if (--s->pages[page].refs > 0)
                 return;
-        s->pages[page / BLOCK_PAGES * BLOCK_PAGES].in_use--;
+        if (--s->pages[page / BLOCK_PAGES * BLOCK_PAGES].in_use == 0)
+                s->next = MIN(s->next, page / BLOCK_PAGES); /* the lowest first: what is used stays in the caches */
         s->free_pages++;
 }
 

@@ -51,7 +51,7 @@ static void take_snapshot(void *arg)
         copy_ring(s->rx, &rx->vq);
         s->rx->enabled = s->p->up && s->p->enabled;
         s->rx->settings = (struct vw_queue_settings){ poll_us, rx->usecs, rx->frames, false };
-        s->rx->counters[VW_C_holes] = rx->buf.holes;
+        s->rx->counters[VW_C_holes] += rx->buf.holes;
         if (s->p->up && rx->mergeable) {
                 s->rx->counters[VW_C_buffer_size] = rxbuf_size(&rx->buf);
                 s->rx->counters[VW_C_average_length] = ewma_read(&rx->buf.average);

@@ -158,6 +158,7 @@ static int pop(struct sd_ring *r, unsigned max)
         while (r->running && r->n_held - before < max &&
                (n = vq_device_pop(&r->vq, &r->pool, r->held + r->n_held, max - (r->n_held - before))) > 0)
                 r->n_held += (unsigned)n;
+        vq_device_kick_enable(&r->vq);
         return n < 0 ? n : (int)(r->n_held - before);
 }
 
