@@ -1,0 +1,9 @@
+/* The side of a measurement that does as it is told (bench/traffic.h): in the guest, or in the guest's namespace. */
+#pragma once
+#include <netinet/in.h>
+
+struct server;
+
+/* Serves at `address` from now on, on threads of its own.  0 or -errno with a sentence. */
+int server_new(const struct sockaddr_in *address, struct server **ret_server, const char **ret_why);
+void server_free(struct server *s);
