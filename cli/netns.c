@@ -44,7 +44,8 @@ static int become_root_of_a_user_namespace(void)
 
 int netns_isolate(const char **ret_why)
 {
-        int r = unshare(CLONE_NEWNS) < 0 ? -errno : 0;
+        /* a network namespace too: without privilege there is no way back into the first one */
+        int r = unshare(CLONE_NEWNS | CLONE_NEWNET) < 0 ? -errno : 0;
 
         if (r == -EPERM) {
                 r = become_root_of_a_user_namespace();
@@ -54,10 +55,10 @@ int netns_isolate(const char **ret_why)
                                 "/proc/sys/user/max_user_namespaces";
                         return r;
                 }
-                r = unshare(CLONE_NEWNS) < 0 ? -errno : 0;
+                r = unshare(CLONE_NEWNS | CLONE_NEWNET) < 0 ? -errno : 0;
         }
         if (r < 0) {
-                *ret_why = "no mount namespace may be made here";
+                *ret_why = "no namespaces may be made here";
                 return r;
         }
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||

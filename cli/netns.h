@@ -3,7 +3,8 @@
 #include <stdbool.h>
 
 /* Moves this process, which must have one thread, where it may make network namespaces: by its privilege or, without, into a user
- * namespace where it has it.  /tmp becomes an empty file system of its own.  0 or -errno with a sentence. */
+ * namespace where it has it.  It is cut off from the network, and /tmp
+ * becomes an empty file system of its own.  0 or -errno with a sentence. */
 int netns_isolate(const char **ret_why);
 
 /* A new network namespace with its loopback up; the fd keeps it.  The process stays where it was.  -errno. */

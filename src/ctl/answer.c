@@ -225,26 +225,13 @@ out:
         return r;
 }
 
-static unsigned count_queues(const struct call *call)
-{
-        struct vw_stats *stats = calloc(1, sizeof(*stats));
-        unsigned n = 0;
-
-        if (stats) {
-                call->ops->stats(call->ctx, stats);
-                n = stats->n_queues;
-        }
-        free(stats);
-        return n;
-}
-
-static void why_one(struct call *call, unsigned index)
+static void why_one(struct call *call, const struct vw_queue_stats *q)
 {
         char words[1024] = "";
 
-        call->ops->why(call->ctx, index, words, sizeof(words));
+        call->ops->why(call->ctx, q->index, words, sizeof(words));
         text_next(&call->value);
-        text_add(&call->value, "{\"index\":%u,\"text\":", index);
+        text_add(&call->value, "{\"index\":%u,\"kind\":\"%s\",\"text\":", q->index, stats_kind_name(q->kind));
         text_add_json(&call->value, words);
         text_add(&call->value, "}");
 }
@@ -252,19 +239,29 @@ static void why_one(struct call *call, unsigned index)
 static int on_why(struct call *call)
 {
         json_t *queue = json_object_get(call->args, "queue");
-        json_int_t index = json_integer_value(queue);
-        unsigned n = count_queues(call);
+        bool found = !queue;
+        struct vw_stats *stats;
 
         if (!only(call, "queue"))
                 return -1;
-        if (queue && (!json_is_integer(queue) || index < 0 || index >= n))
-                return fail(call, CTL_INVALID_VALUE, "queue is a number under %u", n);
+        stats = calloc(1, sizeof(*stats));
+        if (!stats)
+                return fail(call, CTL_IO_ERROR, "out of memory");
+        call->ops->stats(call->ctx, stats);
         text_add(&call->value, "{\"queues\":[");
-        for (unsigned i = 0; i < n; i++)
-                if (!queue || i == index)
-                        why_one(call, i);
+        for (unsigned i = 0; i < stats->n_queues; i++) {
+                const struct vw_queue_stats *q = &stats->queues[i];
+
+                if (queue && !(json_is_integer(queue) && json_integer_value(queue) == q->index))
+                        continue;
+                found = true;
+                why_one(call, q);
+        }
         text_add(&call->value, "]}");
-        return 0;
+        if (!found)
+                fail(call, CTL_INVALID_VALUE, "queue is a number under %u", stats->n_queues);
+        free(stats);
+        return found ? 0 : -1;
 }
 
 static int on_pcap(struct call *call)

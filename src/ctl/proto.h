@@ -10,7 +10,7 @@
  *   stats     -                          the object of interface section "statistics"
  *   get       {"keys":["poll-us",..]}    {"poll-us":0,..}; without keys all that this end has
  *   set       {"tx-usecs":64,..}         {}; all of them are set, or none
- *   why       {"queue":3}                {"queues":[{"index":3,"text":"..."}]}; without a queue all
+ *   why       {"queue":3}                {"queues":[{"index":3,"kind":"tx","text":"..."}]}; without a queue all
  *   pcap      {"on":true}                {}; the file, opened for writing, comes along by SCM_RIGHTS
  *   link      {"up":true}                {}
  *   stop      -                          {}

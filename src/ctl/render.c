@@ -429,5 +429,6 @@ void render_why(FILE *out, const json_t *why)
         size_t i;
 
         json_array_foreach (queues, i, q)
-                fprintf(out, "%s\n", string(q, "text"));
+                fprintf(out, "q%" PRIu64 " %s: %s\n", number(q, "index"), string(q, "kind"),
+                        string(q, "text"));
 }

@@ -26,6 +26,11 @@ static uint64_t outermost_pid(void)
         return pid;
 }
 
+const char *stats_kind_name(enum vw_queue_kind kind)
+{
+        return kind_names[kind];
+}
+
 static const char *true_or_false(bool b)
 {
         return b ? "true" : "false";

@@ -3,4 +3,5 @@
 #include "ctl/text.h"
 #include "vwire/stats.h"
 
+const char *stats_kind_name(enum vw_queue_kind kind); /* "rx", "tx", "ctrl" */
 void stats_json(struct text *t, const struct vw_stats *stats);

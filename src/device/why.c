@@ -82,14 +82,12 @@ struct question {
 
 static void answer(void *arg)
 {
-        static const char *const kinds[] = { [VW_RX] = "rx", [VW_TX] = "tx", [VW_CTRL] = "ctrl" };
         struct question *question = arg;
         struct dev_queue *q = question->q;
         struct text *t = &question->text;
         struct vq_state state;
         char dump[256];
 
-        say(t, "q%u %s: ", q->index, kinds[q->kind]);
         if (q->life != VQ_RUNNING) {
                 say(t, "%s; waits for the front end to set it up",
                     q->life == VQ_STOPPED ? "stopped" : "not set up");
@@ -116,7 +114,7 @@ int vw_device_why(struct vw_device *dev, unsigned index, char *buf, size_t len)
         };
 
         if (index >= dev->n_vrings) {
-                say(&question.text, "q%u: there are %u queues", index, dev->n_vrings);
+                say(&question.text, "there are %u queues", dev->n_vrings);
                 return question.text.n;
         }
         question.q = &dev->queues[index];

@@ -208,10 +208,10 @@ TEST(ctl_answer, gets_what_is_asked_for_or_all_that_this_end_has)
 TEST(ctl_answer, tells_why)
 {
         expect("{\"id\":1,\"command\":\"why\"}",
-               "{\"id\":1,\"return\":{\"queues\":[{\"index\":0,\"text\":\"queue 0 waits for a \\\"kick\\\"\"},"
-               "{\"index\":1,\"text\":\"queue 1 waits for a \\\"kick\\\"\"}]}}");
+               "{\"id\":1,\"return\":{\"queues\":[{\"index\":0,\"kind\":\"rx\",\"text\":\"queue 0 waits for a \\\"kick\\\"\"},"
+               "{\"index\":1,\"kind\":\"tx\",\"text\":\"queue 1 waits for a \\\"kick\\\"\"}]}}");
         expect("{\"id\":1,\"command\":\"why\",\"arguments\":{\"queue\":1}}",
-               "{\"id\":1,\"return\":{\"queues\":[{\"index\":1,\"text\":\"queue 1 waits for a \\\"kick\\\"\"}]}}");
+               "{\"id\":1,\"return\":{\"queues\":[{\"index\":1,\"kind\":\"tx\",\"text\":\"queue 1 waits for a \\\"kick\\\"\"}]}}");
         expect("{\"id\":1,\"command\":\"why\",\"arguments\":{\"queue\":2}}",
                "{\"id\":1,\"error\":{\"class\":\"invalid-value\",\"message\":\"queue is a number under 2\"}}");
         expect("{\"id\":1,\"command\":\"why\",\"arguments\":{\"queue\":-1}}",

@@ -183,7 +183,7 @@ TEST(ctl_render, missing_members_read_as_nothing)
         render_features(begin(), odd);
         end();
         render_why(begin(), odd);
-        EXPECT_STR(end(), "-\n-\n");
+        EXPECT_STR(end(), "q0 -: -\nq0 -: -\n");
         json_decref(odd);
         json_decref(none);
 }

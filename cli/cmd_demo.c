@@ -1,0 +1,577 @@
+/* `vwire demo`: two network namespaces, a driver in one and a device in the other, each with a TAP; TCP between the two
+ * kernel stacks crosses the rings.  Both ends are this program, run as a user would; what is measured is what iperf3 and
+ * sockperf see, beside what the ends count.
+ *
+ *      iperf3 client | kernel | TAP | vwire driver ==== socket, rings ==== vwire device | TAP | kernel | iperf3 server
+ *
+ * Nothing is left behind, however it ends: namespaces and TAPs live as long as the processes in them, sockets lie in a /tmp
+ * that only they see, and the kernel kills the children with their parent. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "cli.h"
+#include "ctl/client.h"
+#include "ctl/sock.h"
+#include "end.h"
+#include "measure.h"
+#include "netns.h"
+#include "opts.h"
+#include "stop.h"
+#include "vwire/stats.h"
+
+#define SOCKET         "/tmp/vhost-user.sock"
+#define TAP            "vwire0"
+#define DRIVER_ADDRESS "192.0.2.1" /* RFC 5737: for documentation, so nobody's */
+#define DEVICE_ADDRESS "192.0.2.2"
+#define IPERF_PORT     5201
+#define SOCKPERF_PORT  11111
+#define STARTING_MS    10000 /* sanitizer builds on a busy machine are slow to start */
+#define TOOL_SLACK_MS  10000 /* what a tool may take on top of the time that it measures */
+#define GRACE_MS       400   /* for the children's orderly stop */
+
+static struct demo_options {
+        unsigned seconds;
+        bool json;
+} options = { .seconds = 3 };
+
+static const struct opt rows[] = {
+        ROW_NUMBER(struct demo_options, seconds, "seconds", 1, 3600, "3",
+                   "length of each of the three measurements"),
+        ROW_FLAG(struct demo_options, json, "json", "the results as JSON on stdout"),
+};
+
+static const struct opt_group group = { .rows = rows, .n_rows = ARRAY_LEN(rows), .into = &options };
+static const struct opt_group *const groups[] = { &group };
+
+static const struct opt_page page = {
+        .command = "vwire demo",
+        .usage = "[options]",
+        .about =
+                "Joins two network namespaces by a driver and a device, sends TCP through both kernel stacks, and tells what "
+                "the link does. Needs iperf3 and sockperf; works as root, or without where user namespaces are allowed. "
+                "Exits with 0 if traffic passed both ways, and leaves nothing behind.",
+        .examples = "  vwire demo\n"
+                    "  vwire demo --seconds=10 --json\n",
+        .groups = groups,
+        .n_groups = ARRAY_LEN(groups),
+};
+
+/* What both ends have counted up to a moment. */
+struct sample {
+        uint64_t time;                   /* ns */
+        uint64_t device_cpu, driver_cpu; /* us */
+        uint64_t packets[2], bytes[2];   /* by enum vw_queue_kind: rx, tx */
+        uint64_t kicks, interrupts;
+};
+
+enum { TX, RX, RTT, N_PHASES };
+
+struct phase {
+        const char *title;
+        double gbps, p50, p99;
+        struct sample before, after;
+};
+
+/* An end of the link, and the namespace that it gives a NIC. */
+struct half {
+        int netns, config; /* config: a socket to set its interfaces */
+        struct child end;
+        const char *name, *log, *ctl_path, *address;
+        int ctl; /* control connection */
+};
+
+struct demo {
+        struct half device, driver;
+        struct child iperf, sockperf; /* servers, at the device's side */
+        struct phase phases[N_PHASES];
+};
+
+/* ---- errors ---- */
+
+static void print_log(const struct half *half)
+{
+        char line[512];
+        FILE *f = fopen(half->log, "re");
+
+        while (f && fgets(line, sizeof(line), f))
+                fprintf(stderr, "%s| %s", half->name, line);
+        if (f)
+                fclose(f);
+}
+
+static int fail(const char *fmt, const char *detail)
+{
+        opts_refuse("vwire demo", fmt, detail);
+        return STATUS_FAILED;
+}
+
+/* Told to stop, or an end is gone: there is no point in going on.  -1: all is well. */
+static int check_alive(struct demo *d)
+{
+        struct pollfd stop = { .fd = stop_fd(), .events = POLLIN };
+        struct half *halves[] = { &d->device, &d->driver };
+
+        if (poll(&stop, 1, 0) > 0)
+                return fail("%s", "interrupted");
+        for (unsigned i = 0; i < ARRAY_LEN(halves); i++)
+                if (!child_runs(&halves[i]->end)) {
+                        print_log(halves[i]);
+                        return fail("the %s ended too early", halves[i]->name);
+                }
+        return -1;
+}
+
+/* ---- set-up ---- */
+
+static int make_half(struct half *half)
+{
+        half->netns = netns_new();
+        if (half->netns < 0)
+                return fail("no network namespace may be made here: %s", strerror(-half->netns));
+        half->config = netns_socket(half->netns);
+        return half->config < 0 ? fail("no socket: %s", strerror(-half->config)) : -1;
+}
+
+static int start(struct child *c, const char *name, const struct half *half, const char *log, bool piped,
+                 const char *const *argv)
+{
+        int r = child_start(c, name, half->netns, log, piped, argv);
+
+        return r < 0 ? fail("a process cannot be started: %s", strerror(-r)) : -1;
+}
+
+static int start_ends(struct demo *d)
+{
+        static const char *const device[] = { "/proc/self/exe",        "device",
+                                              "--socket-path=" SOCKET, "--port=tap:" TAP,
+                                              "--ctl=/tmp/device.ctl", NULL };
+        static const char *const driver[] = { "/proc/self/exe",        "driver",
+                                              "--socket-path=" SOCKET, "--port=tap:" TAP,
+                                              "--ctl=/tmp/driver.ctl", NULL };
+        int status = start(&d->device.end, "device", &d->device, d->device.log, false, device);
+
+        return status < 0 ? start(&d->driver.end, "driver", &d->driver, d->driver.log, false, driver)
+                          : status;
+}
+
+/* Waits, looking every 10 ms, for `ready`. */
+static int wait_for(struct demo *d, bool (*ready)(struct demo *d), const char *what)
+{
+        uint64_t deadline = end_now() + STARTING_MS * 1000000ULL;
+        int status;
+
+        while ((status = check_alive(d)) < 0) {
+                if (ready(d))
+                        return -1;
+                if (end_now() > deadline) {
+                        print_log(&d->device);
+                        print_log(&d->driver);
+                        return fail("gave up waiting for %s", what);
+                }
+                poll(NULL, 0, 10);
+        }
+        return status;
+}
+
+static bool ends_have_taps(struct demo *d)
+{
+        return netif_set_address(d->device.config, TAP, d->device.address, 24) == 0 &&
+               netif_set_address(d->driver.config, TAP, d->driver.address, 24) == 0;
+}
+
+static bool reach_ctl(struct half *half)
+{
+        if (half->ctl < 0)
+                half->ctl = sock_dial(half->ctl_path);
+        return half->ctl >= 0;
+}
+
+static bool ends_answer(struct demo *d)
+{
+        return reach_ctl(&d->device) && reach_ctl(&d->driver);
+}
+
+static bool is_running(struct half *half)
+{
+        struct ctl_reply reply;
+        const char *why, *state;
+        bool running;
+
+        if (ctl_call(half->ctl, "stats", NULL, -1, &reply, &why) < 0)
+                return false;
+        state = json_string_value(json_object_get(reply.value, "state"));
+        running = state && !strcmp(state, "running");
+        ctl_reply_done(&reply);
+        return running;
+}
+
+static bool link_is_up(struct demo *d)
+{
+        return is_running(&d->device) && is_running(&d->driver) && netif_running(d->device.config, TAP) &&
+               netif_running(d->driver.config, TAP);
+}
+
+static bool servers_listen(struct demo *d)
+{
+        return child_listens(&d->iperf, IPERF_PORT) && child_listens(&d->sockperf, SOCKPERF_PORT);
+}
+
+static int set_up(struct demo *d)
+{
+        static const char *const iperf[] = { "iperf3", "-s", NULL };
+        static const char *const sockperf[] = { "sockperf",     "sr", "--tcp", "-i",
+                                                DEVICE_ADDRESS, "-p", "11111", NULL };
+        int status = make_half(&d->device);
+
+        if (status < 0)
+                status = make_half(&d->driver);
+        if (status < 0)
+                status = start_ends(d);
+        if (status < 0)
+                status = wait_for(d, ends_have_taps, "the TAPs");
+        if (status < 0)
+                status = wait_for(d, ends_answer, "the control sockets");
+        if (status < 0)
+                status = wait_for(d, link_is_up, "the link");
+        if (status < 0)
+                status = start(&d->iperf, "iperf3", &d->device, "/tmp/iperf3.log", false, iperf);
+        if (status < 0)
+                status = start(&d->sockperf, "sockperf", &d->device, "/tmp/sockperf.log", false, sockperf);
+        return status < 0 ? wait_for(d, servers_listen, "iperf3 and sockperf to listen") : status;
+}
+
+static void tear_down(struct demo *d)
+{
+        struct half *halves[] = { &d->driver, &d->device };
+
+        child_stop(&d->iperf, 0);
+        child_stop(&d->sockperf, 0);
+        for (unsigned i = 0; i < ARRAY_LEN(halves); i++) {
+                child_stop(&halves[i]->end, GRACE_MS);
+                if (halves[i]->ctl >= 0)
+                        close(halves[i]->ctl);
+                if (halves[i]->config >= 0)
+                        close(halves[i]->config);
+                if (halves[i]->netns >= 0)
+                        close(halves[i]->netns);
+        }
+}
+
+/* ---- measurements ---- */
+
+static uint64_t number(const json_t *object, const char *name)
+{
+        return (uint64_t)json_integer_value(json_object_get(object, name));
+}
+
+/* The driver's counters see both directions, and interrupts as they arrive. */
+static int take_sample(struct demo *d, struct sample *ret_sample)
+{
+        struct sample s = { .time = end_now(),
+                            .device_cpu = child_cpu_us(&d->device.end),
+                            .driver_cpu = child_cpu_us(&d->driver.end) };
+        struct ctl_reply reply;
+        const char *why;
+        json_t *queue;
+        size_t i;
+
+        if (ctl_call(d->driver.ctl, "stats", NULL, -1, &reply, &why) < 0)
+                return fail("the driver does not answer: %s", why);
+        json_array_foreach (json_object_get(reply.value, "queues"), i, queue) {
+                const json_t *counters = json_object_get(queue, "counters");
+                const char *kind = json_string_value(json_object_get(queue, "kind"));
+                enum vw_queue_kind k = kind && !strcmp(kind, "tx") ? VW_TX : VW_RX;
+
+                if (!kind || !strcmp(kind, "ctrl"))
+                        continue;
+                s.packets[k] += number(counters, "packets");
+                s.bytes[k] += number(counters, "bytes");
+                s.kicks += number(counters, "kicks");
+                s.interrupts += number(counters, "interrupts");
+        }
+        ctl_reply_done(&reply);
+        *ret_sample = s;
+        return -1;
+}
+
+static double seconds_between(const struct sample *a, const struct sample *b)
+{
+        return (double)(b->time - a->time) / 1e9;
+}
+
+static uint64_t packets_between(const struct sample *a, const struct sample *b)
+{
+        return b->packets[VW_RX] + b->packets[VW_TX] - a->packets[VW_RX] - a->packets[VW_TX];
+}
+
+static double gbps_between(const struct sample *a, const struct sample *b, enum vw_queue_kind kind)
+{
+        return (double)(b->bytes[kind] - a->bytes[kind]) * 8 / 1e9 / seconds_between(a, b);
+}
+
+/* One line that moves on a terminal, a line each elsewhere. */
+static void show_progress(const struct phase *p, const struct sample *last, const struct sample *now)
+{
+        bool moves = isatty(STDERR_FILENO);
+
+        fprintf(stderr, "%s%-18s %5.1f s  to device %6.2f Gbit/s  to driver %6.2f Gbit/s  %8.0f packets/s%s",
+                moves ? "\r" : "", p->title, seconds_between(&p->before, now), gbps_between(last, now, VW_TX),
+                gbps_between(last, now, VW_RX),
+                (double)packets_between(last, now) / seconds_between(last, now), moves ? "\033[K" : "\n");
+}
+
+/* What the tool prints until it ends, with progress meanwhile.  -1 to go on. */
+static int watch_tool(struct demo *d, struct child *tool, const struct phase *p, FILE *output)
+{
+        uint64_t deadline = end_now() + (options.seconds * 1000ULL + TOOL_SLACK_MS) * 1000000;
+        struct sample last = p->before, now;
+
+        for (;;) {
+                struct pollfd fds[] = {
+                        {.fd = tool->out,  .events = POLLIN},
+                        { .fd = stop_fd(), .events = POLLIN}
+                };
+                int status = -1, n = poll(fds, ARRAY_LEN(fds), 1000);
+                char part[4096];
+
+                if (n == 0 || fds[1].revents)
+                        status = check_alive(d);
+                if (status < 0 && n == 0)
+                        status = take_sample(d, &now);
+                if (status >= 0)
+                        return status;
+                if (n == 0) {
+                        show_progress(p, &last, &now);
+                        last = now;
+                }
+                if (end_now() > deadline)
+                        return fail("%s does not end", tool->name);
+                if (fds[0].revents) {
+                        ssize_t len = read(tool->out, part, sizeof(part));
+
+                        if (len <= 0)
+                                return -1;
+                        fwrite(part, 1, (size_t)len, output);
+                }
+        }
+}
+
+static int measure(struct demo *d, struct phase *p, const char *const *argv, char **ret_text)
+{
+        struct child tool = CHILD_NONE;
+        size_t len;
+        FILE *output = open_memstream(ret_text, &len);
+        int status = take_sample(d, &p->before);
+
+        if (!output)
+                return fail("%s", "out of memory");
+        if (status < 0)
+                status = start(&tool, argv[0], &d->driver, "/tmp/tool.log", true, argv);
+        if (status < 0)
+                status = watch_tool(d, &tool, p, output);
+        child_stop(&tool, 0);
+        fclose(output);
+        if (status < 0)
+                status = take_sample(d, &p->after);
+        if (isatty(STDERR_FILENO))
+                fputs("\r\033[K", stderr);
+        return status;
+}
+
+static int measure_stream(struct demo *d, struct phase *p, bool to_driver)
+{
+        char seconds[16], *text = NULL, why[200];
+        const char *const argv[] = { "iperf3", "-c",    DEVICE_ADDRESS,          "-J",
+                                     "-t",     seconds, to_driver ? "-R" : NULL, NULL };
+        int status;
+
+        snprintf(seconds, sizeof(seconds), "%u", options.seconds);
+        status = measure(d, p, argv, &text);
+        if (status < 0 && measure_iperf(text, &p->gbps, why, sizeof(why)) < 0)
+                status = fail("%s", why);
+        free(text);
+        return status;
+}
+
+static int measure_round_trips(struct demo *d, struct phase *p)
+{
+        char seconds[16], *text = NULL, why[200];
+        const char *const argv[] = { "sockperf",   "pp",         "--tcp", "-i", DEVICE_ADDRESS, "-p", "11111",
+                                     "--full-rtt", "--msg-size", "64",    "-t", seconds,        NULL };
+        int status;
+
+        snprintf(seconds, sizeof(seconds), "%u", options.seconds);
+        status = measure(d, p, argv, &text);
+        if (status < 0 && measure_sockperf(text, &p->p50, &p->p99, why, sizeof(why)) < 0)
+                status = fail("%s", why);
+        free(text);
+        return status;
+}
+
+/* ---- the report ---- */
+
+static double per_packet(const struct phase *p, uint64_t before, uint64_t after)
+{
+        uint64_t packets = packets_between(&p->before, &p->after);
+
+        return packets ? (double)(after - before) / (double)packets : 0;
+}
+
+static double kicks_per_packet(const struct phase *p)
+{
+        return per_packet(p, p->before.kicks, p->after.kicks);
+}
+
+static double interrupts_per_packet(const struct phase *p)
+{
+        return per_packet(p, p->before.interrupts, p->after.interrupts);
+}
+
+static double bytes_per_packet(const struct phase *p)
+{
+        return per_packet(p, p->before.bytes[VW_RX] + p->before.bytes[VW_TX],
+                          p->after.bytes[VW_RX] + p->after.bytes[VW_TX]);
+}
+
+static double cpu_percent(const struct phase *p, uint64_t before, uint64_t after)
+{
+        return (double)(after - before) / 1e4 / seconds_between(&p->before, &p->after);
+}
+
+static double device_cpu(const struct phase *p)
+{
+        return cpu_percent(p, p->before.device_cpu, p->after.device_cpu);
+}
+
+static double driver_cpu(const struct phase *p)
+{
+        return cpu_percent(p, p->before.driver_cpu, p->after.driver_cpu);
+}
+
+static double packets(const struct phase *p)
+{
+        return (double)packets_between(&p->before, &p->after);
+}
+
+static void print_row(const struct phase *phases, const char *label, double (*value)(const struct phase *p),
+                      int decimals)
+{
+        printf("%-24s", label);
+        for (unsigned i = 0; i < N_PHASES; i++)
+                printf("%18.*f", decimals, value(&phases[i]));
+        putchar('\n');
+}
+
+static void print_table(const struct phase *p)
+{
+        printf("%-24s%18s%18s%18s\n", "", p[TX].title, p[RX].title, p[RTT].title);
+        printf("%-24s%18.2f%18.2f\n", "throughput, Gbit/s", p[TX].gbps, p[RX].gbps);
+        printf("%-24s%36s%18.1f\n", "p50, us", "", p[RTT].p50);
+        printf("%-24s%36s%18.1f\n", "p99, us", "", p[RTT].p99);
+        print_row(p, "packets", packets, 0);
+        print_row(p, "bytes per packet", bytes_per_packet, 0);
+        print_row(p, "kicks per packet", kicks_per_packet, 3);
+        print_row(p, "interrupts per packet", interrupts_per_packet, 3);
+        print_row(p, "CPU of the device, %", device_cpu, 0);
+        print_row(p, "CPU of the driver, %", driver_cpu, 0);
+}
+
+static json_t *phase_json(const struct phase *p)
+{
+        return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "packets",
+                         (json_int_t)packets_between(&p->before, &p->after), "bytes_per_packet",
+                         bytes_per_packet(p), "kicks_per_packet", kicks_per_packet(p),
+                         "interrupts_per_packet", interrupts_per_packet(p), "device_cpu_percent",
+                         device_cpu(p), "driver_cpu_percent", driver_cpu(p));
+}
+
+static void print_json(const struct phase *p)
+{
+        json_t *report = json_pack("{s:i, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "seconds",
+                                   (int)options.seconds, "tx_gbps", p[TX].gbps, "rx_gbps", p[RX].gbps,
+                                   "rtt_p50_us", p[RTT].p50, "rtt_p99_us", p[RTT].p99, "tx",
+                                   phase_json(&p[TX]), "rx", phase_json(&p[RX]), "rtt", phase_json(&p[RTT]));
+
+        json_dumpf(report, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+        putchar('\n');
+        json_decref(report);
+}
+
+static int report(const struct demo *d)
+{
+        const struct phase *p = d->phases;
+
+        if (options.json)
+                print_json(p);
+        else
+                print_table(p);
+        if (p[TX].gbps <= 0 || p[RX].gbps <= 0 || p[RTT].p50 <= 0)
+                return fail("%s", "no traffic passed one of the ways");
+        return STATUS_OK;
+}
+
+static int run(void)
+{
+        struct demo d = {
+                .device = {.name = "device",
+                           .log = "/tmp/device.log",
+                           .ctl_path = "/tmp/device.ctl",
+                           .address = DEVICE_ADDRESS,
+                           .netns = -1,
+                           .config = -1,
+                           .ctl = -1,
+                           .end = CHILD_NONE },
+                .driver = { .name = "driver",
+                           .log = "/tmp/driver.log",
+                           .ctl_path = "/tmp/driver.ctl",
+                           .address = DRIVER_ADDRESS,
+                           .netns = -1,
+                           .config = -1,
+                           .ctl = -1,
+                           .end = CHILD_NONE },
+                .iperf = CHILD_NONE,
+                .sockperf = CHILD_NONE,
+                .phases = { [TX] = { .title = "driver to device" },
+                           [RX] = { .title = "device to driver" },
+                           [RTT] = { .title = "round trips" }     },
+        };
+        const char *why;
+        int status = -1;
+
+        if (!child_found("iperf3"))
+                return fail("%s is not installed: apt-get install iperf3", "iperf3");
+        if (!child_found("sockperf"))
+                return fail("%s is not installed: apt-get install sockperf", "sockperf");
+        if (stop_start(STATUS_FAILED) < 0)
+                return fail("no pipe: %s", strerror(errno));
+        if (netns_isolate(&why) < 0)
+                return fail("%s", why);
+        fprintf(stderr, "joining two namespaces by a driver and a device, then 3 x %u s of traffic\n",
+                options.seconds);
+        status = set_up(&d);
+        if (status < 0)
+                status = measure_stream(&d, &d.phases[TX], false);
+        if (status < 0)
+                status = measure_stream(&d, &d.phases[RX], true);
+        if (status < 0)
+                status = measure_round_trips(&d, &d.phases[RTT]);
+        tear_down(&d);
+        return status < 0 ? report(&d) : status;
+}
+
+int cmd_demo(int argc, char **argv)
+{
+        struct opts *opts;
+        int status = opts_start(&page, argc, argv, &opts);
+
+        if (status < 0)
+                status = run();
+        opts_free(opts);
+        return status;
+}

@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""`vwire demo`: traffic both ways, and nothing left behind, however it ends.  Prints TAP.
+
+usage: test_demo.py BUILD/vwire [PATTERN]
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+
+VWIRE = os.path.abspath(sys.argv[1])
+SLOW = 60  # seconds that a demo of a second may take under a sanitizer on a busy machine
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"]
+
+
+class Skip(Exception):
+    pass
+
+
+def expect(condition, *what):
+    if not condition:
+        raise AssertionError(" ".join(str(w) for w in what))
+
+
+def works(*words):
+    return subprocess.run(words, capture_output=True).returncode == 0
+
+
+def children(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as f:
+            return [int(p) for p in f.read().split()]
+    except OSError:
+        return []
+
+
+def command(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline") as f:
+            return f.read().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def namespace(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:
+        return None
+
+
+class Demo:
+    """A demo that runs, and what it must not leave behind."""
+
+    def __init__(self, *options, prefix=()):
+        self.process = subprocess.Popen([*prefix, VWIRE, "demo", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True)
+        self.pids, self.namespaces = set(), set()
+
+    def look(self):
+        for pid in children(self.process.pid):
+            self.pids.add(pid)
+            if namespace(pid) not in (None, namespace(os.getpid())):
+                self.namespaces.add(namespace(pid))
+
+    def wait_for_traffic(self):
+        deadline = time.monotonic() + SLOW
+        while not any("iperf3 -c" in command(p) for p in children(self.process.pid)):
+            expect(self.process.poll() is None, "ended early:", self.process.stderr.read() if self.process.poll() is not None else "")
+            expect(time.monotonic() < deadline, "no traffic began")
+            self.look()
+            time.sleep(0.01)
+        self.look()
+        expect(len(self.pids) >= 4 and len(self.namespaces) >= 2, self.pids, self.namespaces)
+
+    def child(self, word):
+        return next(p for p in children(self.process.pid) if command(p).startswith(f"/proc/self/exe {word} "))
+
+    def finish(self):
+        out, err = self.process.communicate(timeout=SLOW)
+        return self.process.returncode, out, err
+
+    def expect_nothing_left(self):
+        deadline = time.monotonic() + 2
+        while any(alive(p) for p in self.pids):
+            expect(time.monotonic() < deadline, "processes are left:", [command(p) for p in self.pids if alive(p)])
+            time.sleep(0.01)
+        left = {namespace(p) for p in os.listdir("/proc") if p.isdigit()} & self.namespaces
+        expect(not left, "namespaces are left:", left)
+        for name in "vhost-user.sock", "device.ctl", "driver.ctl", "device.log", "driver.log":
+            expect(not os.path.exists("/tmp/" + name), "/tmp/" + name, "is left")
+        expect(not os.path.exists("/sys/class/net/vwire0"), "a TAP is left")
+
+
+def check_results(text):
+    results = json.loads(text)
+    for name in "tx_gbps", "rx_gbps", "rtt_p50_us", "rtt_p99_us":
+        expect(results[name] > 0, name, results)
+    expect(results["rtt_p50_us"] <= results["rtt_p99_us"], results)
+    for phase in "tx", "rx", "rtt":
+        expect(results[phase]["packets"] > 100, phase, results)
+        expect(0 < results[phase]["interrupts_per_packet"] < 2, phase, results)
+    expect(results["tx"]["bytes_per_packet"] > 1000 and results["rx"]["bytes_per_packet"] > 1000, results)
+
+
+def traffic_passes_both_ways():
+    demo = Demo("--seconds=1", "--json")
+    demo.wait_for_traffic()
+    status, out, err = demo.finish()
+    expect(status == 0, status, err)
+    check_results(out)
+    expect("driver to device" in err, "no progress:", err)
+    demo.expect_nothing_left()
+
+
+def the_table_is_for_people():
+    demo = Demo("--seconds=1")
+    demo.wait_for_traffic()
+    status, out, err = demo.finish()
+    expect(status == 0, status, err)
+    for row in ("throughput, Gbit/s", "p50, us", "p99, us", "packets", "kicks per packet", "interrupts per packet",
+                "CPU of the device, %", "CPU of the driver, %"):
+        expect(re.search(rf"^{re.escape(row)} +[0-9]", out, re.M), row, "is not in", out)
+    expect(all(len(line) <= 80 for line in out.splitlines()), out)
+    demo.expect_nothing_left()
+
+
+def sigint_half_way_leaves_nothing():
+    for sig in signal.SIGINT, signal.SIGTERM:
+        demo = Demo("--seconds=30")
+        demo.wait_for_traffic()
+        begin = time.monotonic()
+        demo.process.send_signal(sig)
+        status, out, err = demo.finish()
+        expect(time.monotonic() - begin < 2, "took", time.monotonic() - begin, "s")
+        expect((status, out) == (1, ""), status, out)
+        expect(err.endswith("vwire demo: interrupted\n"), err)
+        demo.expect_nothing_left()
+
+
+def sigint_at_any_moment_leaves_nothing():
+    for delay in 0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32:
+        demo = Demo("--seconds=30")
+        deadline = time.monotonic() + delay
+        while time.monotonic() < deadline:
+            demo.look()
+        demo.process.send_signal(signal.SIGINT)
+        demo.look()
+        demo.finish()
+        demo.expect_nothing_left()
+
+
+def sigkill_of_the_demo_leaves_nothing():
+    demo = Demo("--seconds=30")
+    demo.wait_for_traffic()
+    demo.process.kill()
+    demo.finish()
+    demo.expect_nothing_left()
+
+
+def sigkill_of_either_end_is_noticed_and_leaves_nothing():
+    for word in "device", "driver":
+        demo = Demo("--seconds=30")
+        demo.wait_for_traffic()
+        os.kill(demo.child(word), signal.SIGKILL)
+        status, _, err = demo.finish()
+        expect(status == 1 and f"vwire demo: the {word} ended too early\n" in err, status, err)
+        demo.expect_nothing_left()
+
+
+def without_root_a_user_namespace_will_do():
+    if os.geteuid() == 0 and not works(*NOBODY, "unshare", "--user", "--map-root-user", "--net", "true"):
+        raise Skip("user namespaces are not allowed here")
+    if not works(*NOBODY, VWIRE, "--version"):
+        raise Skip("the build is not readable for others")
+    demo = Demo("--seconds=1", "--json", prefix=NOBODY if os.geteuid() == 0 else ())
+    demo.wait_for_traffic()
+    status, out, err = demo.finish()
+    expect(status == 0, status, err)
+    check_results(out)
+    demo.expect_nothing_left()
+
+
+def missing_tools_are_named_with_their_package():
+    r = subprocess.run([VWIRE, "demo"], capture_output=True, text=True, env={"PATH": "/nowhere"})
+    expect((r.returncode, r.stderr) == (1, "vwire demo: iperf3 is not installed: apt-get install iperf3\n"), r)
+
+
+TESTS = [traffic_passes_both_ways, the_table_is_for_people, sigint_half_way_leaves_nothing,
+         sigint_at_any_moment_leaves_nothing, sigkill_of_the_demo_leaves_nothing,
+         sigkill_of_either_end_is_noticed_and_leaves_nothing, without_root_a_user_namespace_will_do,
+         missing_tools_are_named_with_their_package]
+
+
+def main():
+    tests = [t for t in TESTS if len(sys.argv) < 3 or sys.argv[2] in t.__name__]
+    for tool in "iperf3", "sockperf", "setpriv", "unshare":
+        if not shutil.which(tool):
+            print(f"1..0 # SKIP {tool} is not installed")
+            sys.exit(77)
+    if not os.path.exists("/dev/net/tun") or not (os.geteuid() == 0 or works("unshare", "--user", "--net", "true")):
+        print("1..0 # SKIP no TAP or no namespace may be made here")
+        sys.exit(77)
+    failures = 0
+    print(f"1..{len(tests)}")
+    for i, test in enumerate(tests, 1):
+        try:
+            test()
+            print(f"ok {i} - demo_{test.__name__}", flush=True)
+        except Skip as why:
+            print(f"ok {i} - demo_{test.__name__} # SKIP {why}", flush=True)
+        except Exception:
+            failures += 1
+            print(f"not ok {i} - demo_{test.__name__}")
+            print("".join("# " + line + "\n" for line in traceback.format_exc().splitlines()), end="", flush=True)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
