@@ -402,10 +402,10 @@ TEST(device_life, tells_in_words_what_each_queue_does)
                 unsigned index;
                 const char *words;
         } said[] = {
-                {0,  "q0 rx: running; waits for frames from the port"                },
-                { 1, "q1 tx: running; the ring is empty; waits for the driver's kick"},
-                { 2, "q2 ctrl: running; the ring is empty"                           },
-                { 3, "q3: there are 3 queues"                                        },
+                {0,  "running; waits for frames from the port"                },
+                { 1, "running; the ring is empty; waits for the driver's kick"},
+                { 2, "running; the ring is empty"                             },
+                { 3, "there are 3 queues"                                     },
         };
         char text[1024];
 
