@@ -7,6 +7,15 @@
 #include "mock_vhost.h"
 #include "test.h"
 
+static void check_bytes(const struct vw_rx_pkt *pkt)
+{
+        static uint8_t flat[VW_FRAME_MAX];
+
+        EXPECT_EQ(iov_to_buf(pkt->iov, pkt->n_iov, 0, flat, sizeof(flat)), pkt->len);
+        for (uint32_t i = 0; i < pkt->len; i++)
+                EXPECT_EQ(flat[i], (uint8_t)(flat[0] + i));
+}
+
 static unsigned on_rx(void *ctx, unsigned pair, struct vw_rx_pkt *pkts, unsigned n)
 {
         struct rig *r = ctx;
@@ -19,6 +28,8 @@ static unsigned on_rx(void *ctx, unsigned pair, struct vw_rx_pkt *pkts, unsigned
                 *k = (struct rig_pkt){ pkts[i].hdr, pkts[i].len, pkts[i].truesize, pkts[i].n_iov, { 0 } };
                 iov_to_buf(pkts[i].iov, pkts[i].n_iov, 0, k->bytes, sizeof(k->bytes));
                 EXPECT_EQ(iov_length(pkts[i].iov, pkts[i].n_iov), pkts[i].len);
+                if (r->checks)
+                        check_bytes(&pkts[i]);
                 r->rx_bytes += pkts[i].len;
                 r->rx_truesize += pkts[i].truesize;
                 if (r->keeps) {

@@ -32,6 +32,7 @@ struct rig {
         /* how the program behaves */
         unsigned takes; /* packets of a burst that rx takes at most */
         bool keeps;     /* it keeps every packet and sends it back */
+        bool checks;    /* it looks at every byte of what rig_arrive() sent */
         bool resends;   /* it sends a packet from within tx_done for each that is done */
         uint64_t kept;
         unsigned fds, mappings;
