@@ -225,14 +225,16 @@ static void *run(void *arg)
                 };
                 struct sd_ring *ctrl;
                 uint64_t n;
+                int life;
 
                 sd_lock(d);
                 ctrl = ctrl_ring(d);
                 p[2].fd = ctrl ? ctrl->kick : -1;
+                life = d->life_ms;
                 sd_unlock(d);
-                poll(p, 3, -1);
+                n = (uint64_t)poll(p, 3, life);
                 sd_lock(d);
-                if (p[1].revents) {
+                if (p[1].revents || n == 0) {
                         alive = false;
                 } else if (p[0].revents && vu_backend_dispatch(d->be, &why)) {
                         snprintf(d->why, sizeof(d->why), "%s", why);
@@ -262,6 +264,7 @@ void sd_init(struct sd *d)
                            .mtu = cpu_to_le16(1500)},
                 .config_size = sizeof(struct virtio_net_config),
                 .stop = eventfd(0, EFD_CLOEXEC),
+                .life_ms = -1,
         };
         check(d->stop >= 0 && pthread_mutex_init(&d->mutex, NULL) == 0);
         for (unsigned i = 0; i < SD_RINGS; i++) {
@@ -311,6 +314,13 @@ void sd_leave(struct sd *d)
         pthread_join(d->thread, NULL);
         check(read(d->stop, &one, sizeof(one)) == sizeof(one));
         d->started = false;
+}
+
+void sd_leave_later(struct sd *d, int ms)
+{
+        sd_lock(d);
+        d->life_ms = ms;
+        sd_unlock(d);
 }
 
 void sd_done(struct sd *d)

@@ -74,7 +74,7 @@ struct sd {
         pthread_mutex_t mutex;
         pthread_t thread;
         bool started;
-        int stop;
+        int stop, life_ms; /* life_ms: -1, for ever */
 };
 
 void sd_init(struct sd *d);
@@ -84,6 +84,8 @@ void sd_start(struct sd *d, int fd);
 int sd_connect(struct sd *d, struct vw_driver *drv, const char **ret_why);
 /* Goes away, as a process that is killed: sockets closed, rings as they are. */
 void sd_leave(struct sd *d);
+/* The same, by itself when nothing has been asked of it for `ms` after its next request or command. */
+void sd_leave_later(struct sd *d, int ms);
 void sd_done(struct sd *d);
 
 void sd_lock(struct sd *d);

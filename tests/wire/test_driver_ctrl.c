@@ -1,0 +1,507 @@
+/* The driver's control queue and configuration against a scripted device. */
+#include <errno.h>
+#include <string.h>
+
+#include "drv_rig.h"
+#include "scale.h"
+#include "test.h"
+
+#define SEC NSEC_PER_SEC
+
+static void start(struct rig *r)
+{
+        rig_init(r);
+        r->config.ctrl_timeout_ms = 20;
+        rig_start(r);
+}
+
+/* The bytes of the last command. */
+static void expect_command(struct rig *r, const void *bytes, uint32_t len)
+{
+        const struct sd_command *c;
+
+        sd_lock(&r->dev);
+        EXPECT(r->dev.n_commands > 0);
+        c = &r->dev.command[(r->dev.n_commands - 1) % SD_COMMANDS];
+        EXPECT_EQ(c->len, len);
+        EXPECT_MEM(c->bytes, bytes, len);
+        sd_unlock(&r->dev);
+}
+
+static unsigned commands(struct rig *r)
+{
+        unsigned n;
+
+        sd_lock(&r->dev);
+        n = r->dev.n_commands;
+        sd_unlock(&r->dev);
+        return n;
+}
+
+/* ---- what goes over the wire ---- */
+
+/* T-RSS-04, in spirit: golden bytes */
+TEST(driver_ctrl, commands_are_the_standards_bytes)
+{
+        static const uint8_t macs[3][6] = {
+                {2,  0, 0, 0, 0, 1},
+                { 3, 0, 0, 0, 0, 2},
+                { 3, 0, 0, 0, 0, 3}
+        };
+        struct rig r;
+
+        start(&r);
+        EXPECT_EQ(vw_driver_set_promisc(r.drv, true), 0);
+        expect_command(&r, "\0\0\1", 3);
+        EXPECT_EQ(vw_driver_set_allmulti(r.drv, false), 0);
+        expect_command(&r, "\0\1\0", 3);
+        EXPECT_EQ(vw_driver_set_mac(r.drv, macs[0]), 0);
+        expect_command(&r, "\1\1\2\0\0\0\0\1", 8);
+        EXPECT_EQ(vw_driver_set_vlan(r.drv, 0x123, true), 0);
+        expect_command(&r, "\2\0\x23\1", 4);
+        EXPECT_EQ(vw_driver_set_vlan(r.drv, 0x123, false), 0);
+        expect_command(&r, "\2\1\x23\1", 4);
+        EXPECT_EQ(vw_driver_set_vlan(r.drv, 4096, true), -EINVAL);
+        rig_end(&r);
+}
+
+/* T-CVQ-06 */
+TEST(driver_ctrl, either_list_of_addresses_may_be_empty)
+{
+        static const uint8_t macs[2][6] = {
+                {2,  0, 0, 0, 0, 1},
+                { 3, 0, 0, 0, 0, 2}
+        };
+        static const uint8_t zero[1][6];
+        struct rig r;
+
+        start(&r);
+        EXPECT_EQ(vw_driver_set_macs(r.drv, NULL, 0, NULL, 0), 0);
+        expect_command(&r, "\1\0\0\0\0\0\0\0\0\0", 10);
+        EXPECT_EQ(vw_driver_set_macs(r.drv, macs, 1, NULL, 0), 0);
+        expect_command(&r, "\1\0\1\0\0\0\2\0\0\0\0\1\0\0\0\0", 16);
+        EXPECT_EQ(vw_driver_set_macs(r.drv, NULL, 0, macs, 2), 0);
+        expect_command(&r, "\1\0\0\0\0\0\2\0\0\0\2\0\0\0\0\1\3\0\0\0\0\2", 22);
+        EXPECT_EQ(vw_driver_set_macs(r.drv, zero, 1, NULL, 0), -EINVAL);
+        rig_end(&r);
+}
+
+/* T-CVQ-04 */
+TEST(driver_ctrl, what_was_not_negotiated_is_not_sent)
+{
+        struct rig r;
+        uint32_t a, b;
+
+        rig_init(&r);
+        r.dev.features &=
+                ~(F(ctrl_rx) | F(ctrl_vlan) | F(ctrl_guest_offloads) | F(notf_coal) | F(vq_notf_coal));
+        rig_start(&r);
+        EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -ENOTSUP);
+        EXPECT_EQ(vw_driver_set_vlan(r.drv, 1, true), -ENOTSUP);
+        EXPECT_EQ(vw_driver_set_offloads(r.drv, 0), -ENOTSUP);
+        EXPECT_EQ(vw_driver_set_coalesce(r.drv, VW_TX, 1, 1), -ENOTSUP);
+        EXPECT_EQ(vw_driver_set_coalesce_queue(r.drv, 0, 1, 1), -ENOTSUP);
+        EXPECT_EQ(vw_driver_get_coalesce_queue(r.drv, 0, &a, &b), -ENOTSUP);
+        EXPECT_EQ(commands(&r), 0);
+        EXPECT_EQ(rig_count(&r, 2, VW_C_commands), 0);
+        rig_end(&r);
+}
+
+TEST(driver_ctrl, a_connection_sends_no_command_that_is_not_needed)
+{
+        struct rig r;
+
+        start(&r);
+        EXPECT_EQ(commands(&r), 0);
+        rig_end(&r);
+}
+
+/* ---- answers ---- */
+
+TEST(driver_ctrl, a_refusal_is_an_error_and_counted)
+{
+        struct rig r;
+
+        start(&r);
+        r.dev.ctrl = SD_NACK;
+        EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -EIO);
+        EXPECT_EQ(rig_count(&r, 2, VW_C_nacks), 1);
+        r.dev.ctrl = SD_ACK;
+        EXPECT_EQ(vw_driver_set_promisc(r.drv, true), 0);
+        EXPECT_EQ(rig_count(&r, 2, VW_C_commands), 2);
+        rig_end(&r);
+}
+
+/* T-CVQ-05 */
+TEST(driver_ctrl, an_answer_that_was_not_written_is_no_success)
+{
+        struct rig r;
+
+        start(&r);
+        r.dev.ctrl = SD_EMPTY;
+        EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -EIO);
+        rig_end(&r);
+}
+
+/* T-CVQ-01 */
+TEST(driver_ctrl, a_silent_device_costs_one_time_limit)
+{
+        struct rig r;
+        uint64_t begin;
+
+        start(&r);
+        r.dev.ctrl = SD_SILENT;
+        begin = clock_now();
+        EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -ETIMEDOUT);
+        EXPECT(clock_now() - begin >= 20 * NSEC_PER_MSEC);
+        EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -ETIMEDOUT);
+        EXPECT_EQ(rig_count(&r, 2, VW_C_commands), 1);
+        EXPECT(rig_arrive(&r, 100, 0)); /* the data path does not care */
+        EXPECT_EQ(rig_poll(&r, 64, SEC), 1);
+        EXPECT_EQ(rig_send(&r, 60), 1);
+        rig_end(&r);
+}
+
+/* T-CVQ-01 */
+TEST(driver_ctrl, a_late_answer_is_harmless_and_opens_the_queue_again)
+{
+        struct rig r;
+
+        start(&r);
+        r.dev.ctrl = SD_SILENT;
+        EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -ETIMEDOUT);
+        sd_answer(&r.dev, 0);
+        r.dev.ctrl = SD_ACK;
+        EXPECT_EQ(vw_driver_dispatch(r.drv), 0);
+        EXPECT_EQ(r.drv->ctrl.late, 0);
+        EXPECT_EQ(vw_driver_set_allmulti(r.drv, true), 0);
+        expect_command(&r, "\0\1\1", 3);
+        rig_end(&r);
+}
+
+TEST(driver_ctrl, a_device_that_leaves_ends_the_wait)
+{
+        struct rig r;
+        uint64_t begin = clock_now();
+
+        rig_init(&r);
+        r.config.ctrl_timeout_ms = 60000;
+        rig_start(&r);
+        r.dev.ctrl = SD_SILENT;
+        sd_leave_later(&r.dev, 20);
+        EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -ENOTCONN);
+        EXPECT(clock_now() - begin < 30 * SEC);
+        EXPECT_EQ(vw_driver_dispatch(r.drv), -ENOTCONN);
+        rig_end(&r);
+}
+
+TEST(driver_ctrl, a_device_that_serves_no_control_queue_is_used_all_the_same)
+{
+        struct rig r;
+
+        rig_init(&r);
+        r.dev.ctrl = SD_SILENT;
+        r.config.ctrl_timeout_ms = 20;
+        r.config.promisc = true;
+        r.config.pairs = 2;
+        rig_start(&r);
+        EXPECT_EQ(r.drv->net.active, 2);
+        for (r.pair = 0; r.pair < 2; r.pair++) {
+                EXPECT_EQ(rig_send(&r, 60), 1);
+                EXPECT(rig_arrive(&r, 100, 0));
+                EXPECT_EQ(rig_poll(&r, 64, SEC), 1);
+        }
+        EXPECT_EQ(rig_count(&r, 8, VW_C_commands), 1);
+        r.pair = 0;
+        rig_end(&r);
+}
+
+/* ---- coalescing ---- */
+
+TEST(driver_ctrl, coalescing_has_packets_first)
+{
+        struct rig r;
+        uint32_t usecs, frames;
+
+        start(&r);
+        if (!(r.drv->net.features & F(vq_notf_coal))) {
+                rig_end(&r);
+                SKIP("the device half has no NOTF_COAL yet");
+        }
+        EXPECT_EQ(vw_driver_set_coalesce(r.drv, VW_TX, 9, 0x1234), 0);
+        expect_command(&r, "\6\0\x34\x12\0\0\x9\0\0\0", 10);
+        EXPECT_EQ(vw_driver_set_coalesce(r.drv, VW_RX, 1, 2), 0);
+        expect_command(&r, "\6\1\2\0\0\0\1\0\0\0", 10);
+        EXPECT_EQ(vw_driver_set_coalesce_queue(r.drv, 1, 3, 4), 0);
+        expect_command(&r, "\6\2\1\0\0\0\4\0\0\0\3\0\0\0", 14);
+        memcpy(r.dev.answer, "\x7\0\0\0\x8\0\0\0", 8);
+        EXPECT_EQ(vw_driver_get_coalesce_queue(r.drv, 1, &usecs, &frames), 0);
+        EXPECT_EQ(frames, 7);
+        EXPECT_EQ(usecs, 8);
+        r.dev.ctrl = SD_NACK; /* T-COAL-07: the values of a refusal mean nothing */
+        EXPECT_EQ(vw_driver_get_coalesce_queue(r.drv, 1, &usecs, &frames), -EIO);
+        EXPECT_EQ(frames, 7);
+        EXPECT_EQ(vw_driver_set_coalesce_queue(r.drv, 2, 3, 4), -EINVAL);
+        EXPECT_EQ(vw_driver_set_coalesce(r.drv, VW_CTRL, 3, 4), -EINVAL);
+        rig_end(&r);
+}
+
+TEST(driver_ctrl, settings_of_a_pair_of_numbers_are_one_command)
+{
+        struct rig r;
+        struct vw_setting s[2] = {
+                {-1,  VW_KEY_TX_USECS,  64},
+                { -1, VW_KEY_TX_FRAMES, 16}
+        };
+        const char *why = "";
+        int64_t v;
+
+        start(&r);
+        if (!(r.drv->net.features & F(notf_coal))) {
+                EXPECT_EQ(vw_driver_set(r.drv, s, 2, &why), -ENOTSUP);
+                rig_end(&r);
+                SKIP("the device half has no NOTF_COAL yet");
+        }
+        EXPECT_EQ(vw_driver_set(r.drv, s, 2, &why), 0);
+        EXPECT_EQ(commands(&r), 1);
+        expect_command(&r, "\6\0\x10\0\0\0\x40\0\0\0", 10);
+        EXPECT_EQ(vw_driver_get(r.drv, 1, VW_KEY_TX_USECS, &v), 0);
+        EXPECT_EQ(v, 64);
+        r.dev.ctrl = SD_NACK;
+        s[0].value = 65;
+        EXPECT_EQ(vw_driver_set(r.drv, s, 2, &why), -EIO);
+        EXPECT_EQ(vw_driver_get(r.drv, 1, VW_KEY_TX_USECS, &v), 0);
+        EXPECT_EQ(v, 64); /* a refusal changes nothing */
+        rig_end(&r);
+}
+
+/* ---- queue pairs ---- */
+
+TEST(driver_ctrl, several_pairs_are_announced_once)
+{
+        struct rig r;
+
+        rig_init(&r);
+        r.config.pairs = 3;
+        rig_start(&r);
+        EXPECT_EQ(commands(&r), 1);
+        expect_command(&r, "\4\0\3\0", 4);
+        EXPECT_EQ(r.dev.ring[8].running,
+                  true); /* the control queue comes after the pairs that the device has */
+        EXPECT_EQ(r.dev.ring[5].running, true);
+        EXPECT_EQ(r.dev.ring[6].running, false);
+        rig_end(&r);
+}
+
+/* T-MQ-03 */
+TEST(driver_ctrl, shrinking_queues_nothing_more_on_pairs_that_go)
+{
+        struct rig r;
+        struct vw_driver_info info;
+
+        rig_init(&r);
+        r.config.pairs = 2;
+        rig_start(&r);
+        r.pair = 1;
+        for (unsigned i = 0; i < 10; i++)
+                EXPECT_EQ(rig_send(&r, 60), 1);
+        EXPECT_EQ(vw_driver_set_pairs(r.drv, 1), 0);
+        expect_command(&r, "\4\0\1\0", 4);
+        EXPECT_EQ(rig_send(&r, 60), -ENETDOWN);
+        EXPECT(!vw_driver_tx_ready(r.drv, 1));
+        EXPECT_EQ(sd_consume(&r.dev, 1), 10); /* what was queued is completed */
+        rig_poll(&r, 64, SEC);
+        EXPECT_EQ(r.done, 10);
+        vw_driver_info(r.drv, &info);
+        EXPECT_EQ(info.pairs, 1);
+        EXPECT_EQ(info.pairs_max, SD_PAIRS);
+        EXPECT_EQ(vw_driver_set_pairs(r.drv, 3), -EINVAL);
+        EXPECT_EQ(vw_driver_set_pairs(r.drv, 2), 0);
+        EXPECT_EQ(rig_send(&r, 60), 1);
+        r.pair = 0;
+        rig_end(&r);
+}
+
+TEST(driver_ctrl, a_refused_number_of_pairs_changes_nothing)
+{
+        struct rig r;
+        struct vw_setting s = { -1, VW_KEY_QUEUES, 1 };
+        const char *why = "";
+        int64_t v;
+
+        rig_init(&r);
+        r.config.pairs = 2;
+        rig_start(&r);
+        r.dev.ctrl = SD_NACK;
+        EXPECT_EQ(vw_driver_set(r.drv, &s, 1, &why), -EIO);
+        EXPECT_EQ(vw_driver_get(r.drv, -1, VW_KEY_QUEUES, &v), 0);
+        EXPECT_EQ(v, 2);
+        r.pair = 1;
+        EXPECT_EQ(rig_send(&r, 60), 1);
+        r.pair = 0;
+        rig_end(&r);
+}
+
+/* ---- offloads ---- */
+
+TEST(driver_ctrl, offloads_follow_the_command)
+{
+        struct rig r;
+        struct vw_net_hdr hdr = {
+                .flags = VW_HDR_F_NEEDS_CSUM, .csum_start = 34, .csum_offset = 16, .num_buffers = 1
+        };
+        uint32_t len = 112;
+
+        rig_init(&r);
+        r.config.offloads = VW_OFFLOAD_CSUM | VW_OFFLOAD_TSO4;
+        rig_start(&r);
+        EXPECT(sd_receive_raw(&r.dev, 0, &hdr, &len, 1)); /* made under the old rules */
+        EXPECT_EQ(vw_driver_set_offloads(r.drv, 0), 0);
+        expect_command(&r, "\5\0\0\0\0\0\0\0\0\0", 10);
+        EXPECT_EQ(r.received, 1);
+        EXPECT(sd_receive_raw(&r.dev, 0, &hdr, &len, 1));
+        EXPECT_EQ(rig_poll(&r, 64, SEC), 1);
+        EXPECT_EQ(rig_drops(&r, 0, VW_DROP_NOT_NEGOTIATED), 1);
+        EXPECT_EQ(vw_driver_set_offloads(r.drv, VW_OFFLOAD_CSUM | VW_OFFLOAD_TSO4 | VW_OFFLOAD_TSO6), 0);
+        expect_command(&r, "\5\0\x82\0\0\0\0\0\0\0", 10); /* only what was negotiated */
+        EXPECT(sd_receive_raw(&r.dev, 0, &hdr, &len, 1));
+        EXPECT_EQ(rig_poll(&r, 64, SEC), 1);
+        EXPECT_EQ(r.received, 2);
+        rig_end(&r);
+}
+
+/* ---- configuration ---- */
+
+TEST(driver_config, is_what_the_device_says)
+{
+        struct rig r;
+        struct vw_driver_info info;
+
+        rig_init(&r);
+        r.dev.config.speed = cpu_to_le32(10000);
+        r.dev.config.duplex = 1;
+        rig_start(&r);
+        vw_driver_info(r.drv, &info);
+        EXPECT(info.connected && info.link_up && info.has_ctrl);
+        EXPECT_MEM(info.mac, r.dev.config.mac, 6);
+        EXPECT_EQ(info.mtu, 1500);
+        EXPECT_EQ(info.speed, 10000);
+        EXPECT_EQ(info.duplex, 1);
+        EXPECT_EQ(info.pairs, 1);
+        rig_end(&r);
+}
+
+/* T-CFG-04 */
+TEST(driver_config, impossible_speed_and_duplex_are_unknown)
+{
+        struct rig r;
+        struct vw_driver_info info;
+
+        rig_init(&r);
+        r.dev.config.speed = cpu_to_le32(0x80000000);
+        r.dev.config.duplex = 7;
+        rig_start(&r);
+        vw_driver_info(r.drv, &info);
+        EXPECT_EQ(info.speed, UINT32_MAX);
+        EXPECT_EQ(info.duplex, 0xff);
+        rig_end(&r);
+}
+
+/* hostile M18 */
+TEST(driver_config, impossible_values_get_safe_defaults)
+{
+        static const struct {
+                uint8_t mac[6];
+                uint16_t pairs, mtu;
+        } cases[] = {
+                {{ 2, 0, 0, 0, 0, 1 },  0,      1500},
+                { { 2, 0, 0, 0, 0, 1 }, 0x8001, 1500},
+                { { 2, 0, 0, 0, 0, 1 }, 1,      0   },
+                { { 2, 0, 0, 0, 0, 1 }, 1,      67  },
+                { { 3, 0, 0, 0, 0, 1 }, 1,      68  },
+                { { 0 },                1,      68  },
+        };
+
+        for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct vw_driver_info info;
+                struct rig r;
+
+                rig_init(&r);
+                r.config.pairs = 2;
+                memcpy(r.dev.config.mac, cases[i].mac, 6);
+                r.dev.config.max_virtqueue_pairs = cpu_to_le16(cases[i].pairs);
+                r.dev.config.mtu = cpu_to_le16(cases[i].mtu);
+                rig_start(&r);
+                vw_driver_info(r.drv, &info);
+                EXPECT_EQ(info.pairs, 1);
+                EXPECT(info.mtu == 0 || info.mtu >= 68);
+                EXPECT_EQ(info.mac[0] & 1, 0);
+                EXPECT(info.mac[0] || info.mac[5]);
+                if (cases[i].mac[0] == 2)
+                        EXPECT_MEM(info.mac, cases[i].mac, 6);
+                EXPECT_EQ(rig_send(&r, 60), 1);
+                rig_end(&r);
+        }
+}
+
+/* T-CFG-01, hostile M19 */
+TEST(driver_config, that_never_stands_still_is_an_error)
+{
+        struct rig r;
+        const char *why = "";
+
+        rig_init(&r);
+        r.config.ops = &r.ops;
+        r.config.ctx = &r;
+        r.dev.config_restless = true;
+        EXPECT_EQ(vw_driver_new(&r.config, &r.drv, &why), 0);
+        EXPECT_EQ(sd_connect(&r.dev, r.drv, &why), -EPROTO);
+        EXPECT(strstr(why, "stands still"));
+        r.dev.config_restless = false;
+        rig_start(&r);
+        rig_end(&r);
+}
+
+TEST(driver_config, may_be_shorter_or_absent)
+{
+        for (unsigned size = 0; size <= 24; size += 6) {
+                struct vw_driver_info info;
+                struct rig r;
+
+                rig_init(&r);
+                r.dev.config_size = size;
+                if (size == 18)
+                        r.dev.protocol_features &= ~BIT(VHOST_USER_PROTOCOL_F_CONFIG);
+                rig_start(&r);
+                vw_driver_info(r.drv, &info);
+                EXPECT(info.link_up);
+                EXPECT_EQ(info.mac[0] & 1, 0);
+                EXPECT_EQ(rig_send(&r, 60), 1);
+                rig_end(&r);
+        }
+}
+
+TEST(driver_config, link_and_announcements_arrive_while_running)
+{
+        struct rig r;
+        struct vw_driver_info info;
+
+        start(&r);
+        sd_lock(&r.dev);
+        r.dev.config.status = 0;
+        sd_unlock(&r.dev);
+        sd_config_changed(&r.dev);
+        EXPECT_EQ(vw_driver_dispatch(r.drv), 0);
+        vw_driver_info(r.drv, &info);
+        EXPECT(!info.link_up);
+        EXPECT_EQ(r.changes, 2);
+        sd_lock(&r.dev);
+        r.dev.config.status = cpu_to_le16(VIRTIO_NET_S_LINK_UP | VIRTIO_NET_S_ANNOUNCE);
+        sd_unlock(&r.dev);
+        sd_config_changed(&r.dev);
+        EXPECT_EQ(vw_driver_dispatch(r.drv), 0);
+        vw_driver_info(r.drv, &info);
+        EXPECT(info.link_up);
+        expect_command(&r, "\3\0", 2);
+        rig_end(&r);
+}
