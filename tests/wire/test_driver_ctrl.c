@@ -224,10 +224,6 @@ TEST(driver_ctrl, coalescing_has_packets_first)
         uint32_t usecs, frames;
 
         start(&r);
-        if (!(r.drv->net.features & F(vq_notf_coal))) {
-                rig_end(&r);
-                SKIP("the device half has no NOTF_COAL yet");
-        }
         EXPECT_EQ(vw_driver_set_coalesce(r.drv, VW_TX, 9, 0x1234), 0);
         expect_command(&r, "\6\0\x34\x12\0\0\x9\0\0\0", 10);
         EXPECT_EQ(vw_driver_set_coalesce(r.drv, VW_RX, 1, 2), 0);
@@ -257,11 +253,6 @@ TEST(driver_ctrl, settings_of_a_pair_of_numbers_are_one_command)
         int64_t v;
 
         start(&r);
-        if (!(r.drv->net.features & F(notf_coal))) {
-                EXPECT_EQ(vw_driver_set(r.drv, s, 2, &why), -ENOTSUP);
-                rig_end(&r);
-                SKIP("the device half has no NOTF_COAL yet");
-        }
         EXPECT_EQ(vw_driver_set(r.drv, s, 2, &why), 0);
         EXPECT_EQ(commands(&r), 1);
         expect_command(&r, "\6\0\x10\0\0\0\x40\0\0\0", 10);
