@@ -1,0 +1,301 @@
+/* Calls to the driver: coalescing, suppression, busy polling, turns, with a real worker.  Exact times are the policies' own
+ * tests; here the counters tell what a whole device made of them. */
+#include <string.h>
+#include <unistd.h>
+
+#include "front.h"
+#include "rng.h"
+#include "scale.h"
+#include "sport.h"
+#include "test.h"
+
+static struct front f;
+static struct sport port;
+
+static void begin(struct vw_device_config config, uint64_t features, unsigned size)
+{
+        sport_init(&port);
+        config.port = port.port;
+        config.features = ~(uint64_t)0;
+        if (!config.pairs)
+                config.pairs = 1;
+        front_open(&f, &config);
+        front_connect(&f, features, size);
+}
+
+static void end(void)
+{
+        front_close(&f);
+        sport_free(&port);
+}
+
+static void drain_port(void)
+{
+        uint8_t frame[2000];
+
+        for (unsigned lane = 0; lane < SPORT_LANES; lane++)
+                while (sport_get(&port, lane, frame, sizeof(frame), NULL) >= 0)
+                        continue;
+}
+
+static void offer(unsigned pair, unsigned n)
+{
+        static const uint8_t frame[60] = { 2, [12] = 0x88, 0xb5 };
+
+        for (unsigned i = 0; i < n; i++)
+                EXPECT(front_send(&f, pair, frame, sizeof(frame), NULL));
+        front_kick(&f, 2 * pair + 1);
+}
+
+/* One at a time: each is a publication of its own. */
+static void send_each(unsigned n)
+{
+        for (unsigned i = 0; i < n; i++) {
+                offer(0, 1);
+                EXPECT_SOON(front_reap(&f, 1, NULL, 1) == 1);
+                drain_port();
+        }
+}
+
+static void set(struct vw_setting a, struct vw_setting b)
+{
+        pthread_mutex_lock(&f.lock);
+        EXPECT_EQ(vw_device_set(f.dev, (struct vw_setting[]){ a, b }, 2, &(const char *){ NULL }), 0);
+        pthread_mutex_unlock(&f.lock);
+}
+
+static uint64_t counter(unsigned queue, enum vw_counter c)
+{
+        return front_stats(&f, queue).counters[c];
+}
+
+/* T-COAL-01, T-COAL-02 */
+TEST(device_calls, are_held_back_until_the_frames_are_enough)
+{
+        begin((struct vw_device_config){ .tx_usecs = VW_USECS_MAX, .tx_frames = 5 }, 0, 256);
+        EXPECT_EQ(front_calls(&f, 1), 1); /* the one at SET_VRING_CALL */
+        send_each(4);
+        EXPECT_EQ(counter(1, VW_C_calls), 1);
+        send_each(1);
+        EXPECT_SOON(front_calls(&f, 1) == 2);
+        EXPECT_EQ(counter(1, VW_C_calls), 2);
+        EXPECT_EQ(counter(1, VW_C_coalesce_frames), 1);
+        EXPECT_EQ(counter(1, VW_C_calls_coalesced), 4);
+        end();
+
+        begin((struct vw_device_config){ .tx_usecs = 100, .tx_frames = 0 }, 0,
+              256); /* either zero: at once */
+        send_each(5);
+        EXPECT_SOON(counter(1, VW_C_calls) == 6);
+        EXPECT_EQ(front_calls(&f, 1), 6);
+        EXPECT_EQ(counter(1, VW_C_calls_coalesced), 0);
+        end();
+}
+
+TEST(device_calls, are_held_back_until_the_time_is_up)
+{
+        uint64_t began, took;
+
+        begin((struct vw_device_config){ .tx_usecs = VW_USECS_MAX, .tx_frames = 1000 }, F(event_idx), 256);
+        began = front_now();
+        send_each(3);
+        EXPECT_SOON(front_calls(&f, 1) == 2);
+        took = front_now() - began;
+        EXPECT(took >= VW_USECS_MAX * UINT64_C(1000));
+        EXPECT_EQ(counter(1, VW_C_coalesce_timer), 1);
+        EXPECT_EQ(counter(1, VW_C_coalesce_frames), 0);
+        end();
+}
+
+/* Every exit releases what is held: stop, a new call fd, parameters, a ring that is full */
+TEST(device_calls, that_are_held_back_go_out_at_every_exit)
+{
+        begin((struct vw_device_config){ .tx_usecs = VW_USECS_MAX, .tx_frames = 1000 }, 0, 256);
+        send_each(3);
+        f.q[1].cfg.base = front_stop(&f, 1);
+        EXPECT_EQ(front_calls(&f, 1), 2);
+        front_start(&f, 1); /* signalled once */
+        EXPECT_EQ(front_calls(&f, 1), 3);
+        send_each(2);
+        set((struct vw_setting){ 1, VW_KEY_TX_FRAMES, 2 },
+            (struct vw_setting){ 1, VW_KEY_TX_USECS, VW_USECS_MAX });
+        EXPECT_EQ(front_calls(&f, 1), 4); /* 10 sent, the limit becomes 8: now */
+        set((struct vw_setting){ 1, VW_KEY_TX_FRAMES, 1000 },
+            (struct vw_setting){ 1, VW_KEY_TX_USECS, VW_USECS_MAX });
+        offer(0, 256);
+        EXPECT_SOON(front_calls(&f, 1) == 5);
+        EXPECT_EQ(counter(1, VW_C_coalesce_timer), 0);
+        end();
+}
+
+/* A driver that was given no more buffers back than it was told of would wait for ever */
+TEST(device_calls, are_not_held_back_from_a_driver_whose_buffers_are_used_up)
+{
+        uint8_t frame[60] = { 2, [12] = 0x88, 0xb5 };
+
+        begin((struct vw_device_config){ .rx_usecs = VW_USECS_MAX, .rx_frames = 1000 }, 0, 8);
+        front_post(&f, 0, 3, 1600);
+        front_kick(&f, 0);
+        for (unsigned i = 0; i < 5; i++)
+                EXPECT(sport_put(&port, 0, frame, sizeof(frame), NULL));
+        EXPECT_SOON(front_calls(&f, 0) == 2);
+        EXPECT_EQ(counter(0, VW_C_coalesce_timer), 0);
+        EXPECT_EQ(counter(0, VW_C_packets), 3);
+        end();
+}
+
+/* T-COAL-11 */
+TEST(device_calls, of_one_pair_do_not_wake_another)
+{
+        begin((struct vw_device_config){ .pairs = 4, .tx_usecs = 1000, .tx_frames = 1000 },
+              F(mq) | F(ctrl_vq), 64);
+        for (unsigned i = 0; i < 9; i++)
+                front_calls(&f, i);
+        offer(3, 1);
+        EXPECT_SOON(front_calls(&f, 7) == 2);
+        for (unsigned i = 0; i < 9; i++)
+                EXPECT_EQ(front_calls(&f, i), i == 7 ? 2 : 1);
+        end();
+}
+
+/* T-TX-20's other side: what the driver does not want is counted and not sent */
+TEST(device_calls, that_the_driver_does_not_want_are_not_made)
+{
+        begin((struct vw_device_config){ 0 }, F(event_idx), 256);
+        vq_driver_call_disable(&f.q[1].vq);
+        send_each(20);
+        EXPECT_SOON(counter(1, VW_C_calls_suppressed) >= 19);
+        EXPECT(counter(1, VW_C_calls) <= 2);
+        end();
+}
+
+/* 10,000 frames with a random schedule of everything that touches coalescing lose no interrupt: the driver sleeps by its call fd */
+TEST(device_calls, are_never_lost_whatever_changes_meanwhile)
+{
+        unsigned n = (unsigned)test_scale(3000, 100000), sent = 0, back = 0, idle = 0;
+        uint64_t rng = 99;
+
+        begin((struct vw_device_config){ .tx_usecs = 50, .tx_frames = 8, .poll_us = 20 }, F(event_idx), 64);
+        while (back < n) {
+                unsigned k = rng_below(&rng, 20);
+
+                while (sent < n && k-- && front_send(&f, 0, (const uint8_t[60]){ 2 }, 60, NULL))
+                        sent++;
+                front_kick(&f, 1);
+                switch (rng_below(&rng, 40)) {
+                case 0:
+                        set((struct vw_setting){ -1, VW_KEY_TX_USECS, rng_below(&rng, 200) },
+                            (struct vw_setting){ -1, VW_KEY_TX_FRAMES, rng_below(&rng, 40) });
+                        break;
+                case 1:
+                        set((struct vw_setting){ -1, VW_KEY_POLL_US, rng_below(&rng, 100) },
+                            (struct vw_setting){ -1, VW_KEY_ADAPTIVE, rng_below(&rng, 4) });
+                        break;
+                case 2:
+                        EXPECT_EQ(vu_frontend_vring_fds(&f.fe, 1, f.q[1].kick, f.q[1].call, -1), 0);
+                        break;
+                case 3:
+                        f.q[1].cfg.base = front_stop(&f, 1);
+                        front_start(&f, 1);
+                        break;
+                }
+                drain_port();
+                back += front_reap(&f, 1, NULL, 64);
+                if (back < sent && !vq_driver_call_enable(&f.q[1].vq)) {
+                        uint64_t calls = f.q[1].calls;
+
+                        EXPECT_SOON((drain_port(),
+                                     front_calls(&f, 1) > calls)); /* woken by a call and by nothing else */
+                        idle++;
+                }
+        }
+        EXPECT(idle > 0);
+        EXPECT_EQ(counter(1, VW_C_packets), n);
+        end();
+}
+
+/* Sends and waits for each without sleeping, so that the next follows at once. */
+static void ping(unsigned n)
+{
+        for (unsigned i = 0; i < n; i++) {
+                uint64_t until = front_now() + UINT64_C(1000000000);
+
+                offer(0, 1);
+                while (front_reap(&f, 1, NULL, 1) == 0)
+                        EXPECT(front_now() < until);
+                drain_port();
+        }
+}
+
+/* Polling hits when work follows at once; idle with polling on costs nothing */
+TEST(device_calls, polling_finds_work_and_ends)
+{
+        uint64_t until = front_now() + UINT64_C(5000000000), ns;
+
+        begin((struct vw_device_config){ .poll_us = 1000 }, F(event_idx), 256);
+        do
+                ping(100);
+        while (counter(1, VW_C_poll_hits) == 0 && front_now() < until);
+        EXPECT(counter(1, VW_C_poll_hits) > 0);
+        do { /* 100 ms later than the last work it has long stopped */
+                ns = counter(1, VW_C_poll_ns);
+                nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+        } while (counter(1, VW_C_poll_ns) != ns && front_now() < until);
+        EXPECT_EQ(counter(1, VW_C_poll_ns), ns);
+        end();
+}
+
+/* T-VH-09, T-VH-10: a flood in one direction leaves the other its turns */
+TEST(device_calls, a_flood_of_frames_does_not_starve_the_other_direction)
+{
+        uint8_t frame[60] = { 2, [12] = 0x88, 0xb5 };
+        uint64_t before;
+
+        begin((struct vw_device_config){ .workers = 1 }, F(mrg_rxbuf), 256);
+        for (unsigned round = 0; round < 50; round++) {
+                front_post(&f, 0, 64, 100);
+                front_kick(&f, 0);
+                while (sport_put(&port, 0, frame, sizeof(frame), NULL))
+                        continue;
+                before = counter(0, VW_C_packets);
+                offer(0, 1);
+                EXPECT_SOON((front_reap(&f, 0, NULL, 64), front_post(&f, 0, 64, 100), front_kick(&f, 0),
+                             front_reap(&f, 1, NULL, 1) == 1));
+                EXPECT(counter(0, VW_C_packets) >= before);
+        }
+        end();
+}
+
+/* T-VH-14 */
+TEST(device_calls, a_queue_that_polls_yields_to_its_neighbour)
+{
+        begin((struct vw_device_config){ .pairs = 2, .workers = 1 }, F(mq) | F(ctrl_vq), 64);
+        set((struct vw_setting){ 1, VW_KEY_POLL_US, VW_POLL_US_MAX },
+            (struct vw_setting){ 1, VW_KEY_POLL_US, VW_POLL_US_MAX });
+        for (unsigned i = 0; i < 50; i++) {
+                uint64_t began;
+
+                offer(0, 1);
+                EXPECT_SOON(front_reap(&f, 1, NULL, 1) == 1);
+                began = front_now();
+                offer(1, 1);
+                EXPECT_SOON(front_reap(&f, 3, NULL, 1) == 1);
+                EXPECT(front_now() - began <
+                       VW_POLL_US_MAX * UINT64_C(500)); /* long before the poll would end */
+        }
+        end();
+}
+
+/* Adaptive moderation leaves request and response alone */
+TEST(device_calls, adaptive_holds_nothing_back_from_a_request)
+{
+        struct vw_queue_stats s;
+
+        begin((struct vw_device_config){ .adaptive = VW_ADAPTIVE_BOTH }, 0, 256);
+        send_each(1000);
+        s = front_stats(&f, 1);
+        EXPECT(s.settings.adaptive);
+        EXPECT_EQ(s.settings.usecs, 0);
+        EXPECT(s.counters[VW_C_calls_coalesced] < 20);
+        end();
+}
