@@ -202,7 +202,7 @@ int dev_ctrl_run(struct dev_queue *q, struct dev_run *run)
         int n;
 
         q->pool.used = 0;
-        n = vq_device_pop(&q->vq, &q->pool, chains, CTRL_BURST);
+        n = vq_device_pop(&q->vq, &q->pool, chains, MIN(run->max, (unsigned)CTRL_BURST));
         for (int i = 0; i < n; i++) {
                 if (!serve(q, &chains[i]))
                         return vq_device_break(&q->vq, "no-ack", chains[i].id);

@@ -82,7 +82,10 @@ struct dev_notify {
 };
 
 struct dev_run {
-        uint64_t now;       /* given */
+        /* given */
+        uint64_t now;
+        unsigned max; /* packets, at most DEV_BURST */
+        /* what came of it */
         unsigned packets;   /* handled, discarded ones too: what a turn is measured in */
         unsigned published; /* of these, visible to the driver */
         unsigned ndesc;     /* ring entries that this took */

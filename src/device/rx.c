@@ -402,7 +402,7 @@ static void discard(struct dev_queue *q, struct dev_run *run)
         struct iovec *iov = &q->worker->rx_iov[1];
 
         q->window.starved = false;
-        while (run->packets < DEV_BURST) {
+        while (run->packets < run->max) {
                 struct vw_pkt pkt = { .iov = iov, .n_iov = 1 };
 
                 iov[0] = (struct iovec){ .iov_base = q->worker->frame, .iov_len = VW_FRAME_MAX };
@@ -435,7 +435,7 @@ int dev_rx_run(struct dev_queue *q, struct dev_run *run)
                 return 0;
         }
         adopt_filter(q);
-        while (r > 0 && run->packets < DEV_BURST && run->bytes < DEV_BURST_BYTES) {
+        while (r > 0 && run->packets < run->max && run->bytes < DEV_BURST_BYTES) {
                 r = window_room(q, need);
                 if (r == ROOM_NONE) {
                         starve(q, run->now);

@@ -20,7 +20,8 @@ static void policy_counters(const struct dev_queue *q, uint64_t *counters)
 static void queue_stats(const struct dev_queue *q, struct vw_queue_stats *s)
 {
         const char *broken = load_relaxed(&q->broken);
-        struct vw_queue_settings settings = settings_unpack(q->kind == VW_CTRL ? 0 : load_relaxed(&q->wanted));
+        struct vw_queue_settings settings =
+                settings_unpack(q->kind == VW_CTRL ? 0 : load_relaxed(&q->wanted));
         struct vq_state state = { 0 };
 
         if (settings.adaptive) { /* what it has chosen, not what bounds it */

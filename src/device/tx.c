@@ -281,7 +281,7 @@ int dev_tx_run(struct dev_queue *q, struct dev_run *run)
         int n;
 
         q->pool.used = 0;
-        n = vq_device_pop(&q->vq, &q->pool, b->chains, q->burst);
+        n = vq_device_pop(&q->vq, &q->pool, b->chains, MIN(q->burst, run->max));
         if (n <= 0) {
                 q->rewound = 0;
                 return n;
@@ -296,6 +296,7 @@ int dev_tx_run(struct dev_queue *q, struct dev_run *run)
         }
         give_back(q, b, done, run);
         vq_device_rewind(&q->vq, b->chains + done, popped - done);
-        q->rewound = MAX(q->rewound, popped) - done; /* a burst may be shorter than what was put back before */
+        q->rewound =
+                MAX(q->rewound, popped) - done; /* a burst may be shorter than what was put back before */
         return 0;
 }

@@ -219,7 +219,7 @@ static void turn(struct dev_queue *q, uint64_t now)
                 return;
         polling_woke(&q->polling, now);
         while (packets < DEV_TURN && bytes < DEV_TURN_BYTES && !mailbox_pending(&q->worker->mailbox)) {
-                struct dev_run run = { .now = now };
+                struct dev_run run = { .now = now, .max = MIN(DEV_TURN - packets, (unsigned)DEV_BURST) };
 
                 if (q->run(q, &run) < 0) {
                         dev_queue_broke(q, now);
