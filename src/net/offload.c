@@ -63,12 +63,13 @@ uint32_t net_offloads_asked(const struct vw_net_hdr *hdr)
                (type < ARRAY_SIZE(of_type) ? of_type[type] : 0);
 }
 
-/* The packet that NEEDS_CSUM speaks of ends where IP says so; what pads a short frame is not summed. */
-static uint32_t packet_end(const struct vw_net_hdr *hdr, const uint8_t *frame, uint32_t len)
+/* What is summed ends where IP says that the packet ends; what pads a short frame does not count. */
+static uint32_t packet_end(const uint8_t *frame, uint32_t len)
 {
         struct net_layout at;
 
-        return net_parse(frame, len, len, &at) && hdr->csum_start == at.l4 ? at.ip_end : len;
+        net_parse(frame, len, len, &at);
+        return at.ip_end ? at.ip_end : len;
 }
 
 int net_offload_begin(struct net_offload *o, const struct vw_net_hdr *hdr, uint8_t *frame, uint32_t len)
@@ -79,7 +80,7 @@ int net_offload_begin(struct net_offload *o, const struct vw_net_hdr *hdr, uint8
         if (o->cut)
                 r = net_gso_begin(&o->gso, hdr, frame, len);
         else if (hdr->flags & VW_HDR_F_NEEDS_CSUM)
-                r = net_csum_complete(frame, packet_end(hdr, frame, len), hdr->csum_start, hdr->csum_offset);
+                r = net_csum_complete(frame, packet_end(frame, len), hdr->csum_start, hdr->csum_offset);
         return r;
 }
 

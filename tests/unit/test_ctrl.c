@@ -24,7 +24,7 @@ static void expect_bytes(const struct net_ctrl *cmd, const void *bytes, uint32_t
         struct net_ctrl back;
         uint8_t out[256];
 
-        EXPECT_EQ(net_ctrl_encode(cmd, out, sizeof(out)), len);
+        EXPECT_EQ(net_ctrl_encode(cmd, out, len), len);
         EXPECT_MEM(out, bytes, len);
         EXPECT_EQ(net_ctrl_encode(cmd, out, len - 1), -ENOSPC);
         EXPECT_EQ(decode(bytes, len, &back), 0);

@@ -185,6 +185,11 @@ TEST(gso, refuses_a_frame_that_is_not_what_the_header_says)
                 EXPECT_EQ(net_gso_begin(&gso, &rig->hdr, rig->frame, rig->len), -EINVAL);
         }
         rig->hdr = good;
+        rig->hdr.gso_type = VW_GSO_TCPV4;
+        rig->frame[14 + 9] = IPPROTO_UDP;
+        EXPECT_EQ(net_gso_begin(&gso, &rig->hdr, rig->frame, rig->len), -EINVAL);
+        rig->frame[14 + 9] = IPPROTO_TCP;
+        rig->hdr = good;
         rig->hdr.gso_size = 0;
         EXPECT_EQ(net_gso_begin(&gso, &rig->hdr, rig->frame, rig->len), -EINVAL);
         rig->hdr = good;
@@ -195,6 +200,29 @@ TEST(gso, refuses_a_frame_that_is_not_what_the_header_says)
         EXPECT_EQ(net_gso_begin(&gso, &good, rig->frame, rig->len + 1), -EINVAL); /* bytes after the packet */
         rig->frame[14 + 6] |= 0x20;                                               /* more fragments */
         EXPECT_EQ(net_gso_begin(&gso, &good, rig->frame, rig->len), -EINVAL);
+        free(rig);
+}
+
+TEST(gso, refuses_udp_that_calls_itself_tcp_over_ipv6)
+{
+        struct rig *rig =
+                rig_new((struct frame_spec){ .v6 = true, .proto = IPPROTO_UDP, .payload = 4000 }, 1000);
+        struct net_gso gso;
+
+        rig->hdr.gso_type = VW_GSO_TCPV6;
+        EXPECT_EQ(net_gso_begin(&gso, &rig->hdr, rig->frame, rig->len), -EINVAL);
+        free(rig);
+}
+
+TEST(gso, a_segment_needs_no_more_room_than_it_has_bytes)
+{
+        struct rig *rig = rig_new((struct frame_spec){ .proto = IPPROTO_TCP, .payload = 2000 }, 1000);
+        struct net_gso gso;
+
+        EXPECT_EQ(net_gso_begin(&gso, &rig->hdr, rig->frame, rig->len), 0);
+        EXPECT_EQ(net_gso_next(&gso, rig->out, 1054), 1054);
+        EXPECT_EQ(net_gso_next(&gso, rig->out, 1054), 1054);
+        EXPECT_EQ(net_gso_next(&gso, rig->out, 0), 0);
         free(rig);
 }
 
@@ -227,11 +255,10 @@ TEST(gso, ip_length_of_zero_means_all_of_the_frame)
 
                 length[0] = length[1] = 0;
                 EXPECT_EQ(expect_cut(rig), 65);
-                rig->hdr.gso_size = 65500;
-                EXPECT_EQ(net_gso_begin(&gso, &rig->hdr, rig->frame, rig->len), 0);
-                rig->len = VW_FRAME_MAX;
+                rig->len = 14 + (v6 ? 40 : 0) + 65535; /* the most that IP can say */
                 rig->hdr.gso_size = 65535;
-                EXPECT_EQ(net_gso_begin(&gso, &rig->hdr, rig->frame, rig->len), -EINVAL);
+                EXPECT_EQ(net_gso_begin(&gso, &rig->hdr, rig->frame, rig->len), 0);
+                EXPECT_EQ(net_gso_begin(&gso, &rig->hdr, rig->frame, rig->len + 1), -EINVAL);
                 free(rig);
         }
 }

@@ -140,6 +140,61 @@ TEST(hdr, parse_needs_all_of_the_headers_and_nothing_after_them)
         }
 }
 
+TEST(hdr, parse_reads_headers_that_fill_the_frame)
+{
+        struct frame_spec spec = { .proto = IPPROTO_IPIP };
+        struct net_layout at;
+        struct sample s = make(spec, 0);
+
+        EXPECT(!net_parse(s.frame, s.len, s.len, &at)); /* IPv4 and nothing more */
+        EXPECT_EQ(at.l4, 34);
+        EXPECT_EQ(at.ip_end, 34);
+        spec.ip_words = 10;
+        s = make(spec, 0);
+        net_parse(s.frame, s.len, s.len, &at);
+        EXPECT_EQ(at.l4, 74);
+        spec = (struct frame_spec){ .v6 = true, .proto = IPPROTO_NONE };
+        s = make(spec, 0);
+        net_parse(s.frame, s.len, s.len, &at);
+        EXPECT_EQ(at.l4, 54);
+        spec.ip_words = 1;
+        s = make(spec, 0);
+        net_parse(s.frame, s.len, s.len, &at);
+        EXPECT_EQ(at.l4, 62);
+        EXPECT_EQ(at.l4_proto, IPPROTO_NONE);
+        net_parse(s.frame, 14, 14, &at); /* Ethernet and nothing more */
+        EXPECT_EQ(at.l3, 14);
+        spec.vlans = 2;
+        s = make(spec, 0);
+        net_parse(s.frame, 22, 22, &at);
+        EXPECT_EQ(at.l3, 22);
+        EXPECT_EQ(at.ethertype, 0x86dd);
+}
+
+TEST(hdr, parse_stops_at_what_is_not_as_it_should_be)
+{
+        struct sample s = make(tcp4, 0);
+        struct net_layout at;
+
+        s.frame[14] = 0x65; /* IPv4 of version 6 */
+        EXPECT(!net_parse(s.frame, s.len, s.len, &at));
+        EXPECT_EQ(at.l4, 0);
+        s = make(tcp6, 0);
+        s.frame[14] = 0x40; /* IPv6 of version 4 */
+        EXPECT(!net_parse(s.frame, s.len, s.len, &at));
+        EXPECT_EQ(at.l4, 0);
+        s = make(tcp4, 0);
+        s.frame[16] = 0; /* a length below the header's */
+        s.frame[17] = 19;
+        EXPECT(!net_parse(s.frame, s.len, s.len, &at));
+        EXPECT_EQ(at.l4, 0);
+        s = make((struct frame_spec){ .proto = IPPROTO_TCP, .vlans = 2 }, 0);
+        memmove(s.frame + 16, s.frame + 12, s.len - 12); /* a third tag */
+        net_parse(s.frame, s.len + 4, s.len + 4, &at);
+        EXPECT_EQ(at.ethertype, 0x8100);
+        EXPECT_EQ(at.l3, 22);
+}
+
 TEST(hdr, parse_knows_fragments)
 {
         static const struct {
@@ -427,12 +482,23 @@ TEST(hdr, checksum_may_lie_inside_a_tunnel)
         s = make((struct frame_spec){ .proto = IPPROTO_IPIP, .payload = 500 }, 0);
         s.hdr = (struct vw_net_hdr){ .flags = VW_HDR_F_NEEDS_CSUM, .csum_start = 54, .csum_offset = 16 };
         EXPECT_EQ(tx(s, HOST), VW_DROP_NONE);
+        s.hdr.csum_start = (uint16_t)(s.len - 18); /* the last two bytes */
+        EXPECT_EQ(tx(s, HOST), VW_DROP_NONE);
+        s.frame[17] = (uint8_t)(s.frame[17] - 1); /* of which one is padding */
+        EXPECT_EQ(tx(s, HOST), VW_DROP_BAD_CSUM);
+        s.hdr.csum_start = 20; /* in the IP header */
+        EXPECT_EQ(tx(s, HOST), VW_DROP_BAD_CSUM);
         s.frame[12] = 0x88;
         s.frame[13] = 0x64;
+        s.hdr.csum_start = 14;
         EXPECT_EQ(tx(s, HOST), VW_DROP_NONE);
         s.hdr.csum_start = 13;
-        s.hdr.csum_offset = 6;
         EXPECT_EQ(tx(s, HOST), VW_DROP_BAD_CSUM);
+        s = make(udp4, 0);
+        s.hdr.csum_start = 42; /* where the tunnel begins */
+        EXPECT_EQ(tx(s, HOST), VW_DROP_NONE);
+        s.hdr.csum_start = (uint16_t)(s.len - 8); /* the end of the frame */
+        EXPECT_EQ(tx(s, HOST), VW_DROP_NONE);
 }
 
 /* hostile E18 */
@@ -546,6 +612,13 @@ TEST(hdr, header_length_is_recomputed)
                 s.hdr.hdr_len = lies[i];
                 EXPECT_EQ(net_rx_check(&s.hdr, s.frame, s.len, GUEST), VW_DROP_NONE);
                 EXPECT_EQ(s.hdr.hdr_len, 54);
+                s = make((struct frame_spec){ .proto = IPPROTO_ICMP, .payload = 100 }, 0);
+                s.hdr = (struct vw_net_hdr){ .flags = VW_HDR_F_NEEDS_CSUM,
+                                             .csum_start = 34,
+                                             .csum_offset = 2 };
+                s.hdr.hdr_len = lies[i];
+                EXPECT_EQ(net_tx_check(&s.hdr, s.frame, s.len, HOST), VW_DROP_NONE);
+                EXPECT_EQ(s.hdr.hdr_len, 38);
                 s.hdr = (struct vw_net_hdr){ .hdr_len = lies[i] };
                 EXPECT_EQ(net_tx_check(&s.hdr, s.frame, s.len, HOST), VW_DROP_NONE);
                 EXPECT_EQ(s.hdr.hdr_len, 0);
