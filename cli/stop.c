@@ -10,7 +10,7 @@
 #include "cli.h"
 #include "vwire/types.h"
 
-#define STOP_US 900000 /* what an orderly stop may take; a second is promised */
+#define STOP_US 800000 /* what an orderly stop may take; a second is promised */
 
 static int told[2] = { -1, -1 };
 static volatile sig_atomic_t stopping;

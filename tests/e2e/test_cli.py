@@ -13,79 +13,11 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 
-VWIRE = os.path.abspath(sys.argv[1])
+from common import SLOW, VWIRE, Device, expect, expect_eq, main, run, test, wait_for
+
 SOURCE = pathlib.Path(sys.argv[2])
-COMMANDS = re.findall(r"^  (\w+) ", subprocess.run([VWIRE, "--help"], capture_output=True, text=True).stdout, re.M)
-SLOW = 10  # seconds that a loaded machine under a sanitizer may take for what is done at once
-
-
-def run(*words, **kw):
-    return subprocess.run([VWIRE, *words], capture_output=True, text=True, timeout=30, **kw)
-
-
-def expect(condition, *what):
-    if not condition:
-        raise AssertionError(" ".join(str(w) for w in what))
-
-
-def expect_eq(a, b):
-    expect(a == b, repr(a), "is not", repr(b))
-
-
-def wait_for(condition, what, seconds=SLOW):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        expect(time.monotonic() < deadline, "gave up waiting for", what)
-        time.sleep(0.005)
-
-
-class Device:
-    """`vwire device` with a control socket, in a directory of its own."""
-
-    def __init__(self, *options, socket_path=True, **kw):
-        self.dir = tempfile.TemporaryDirectory(prefix="vw-test-cli-")
-        self.path, self.ctl, self.log = (f"{self.dir.name}/{n}" for n in ("sock", "ctl", "log"))
-        words = [VWIRE, "device", "--port=null", f"--ctl={self.ctl}", *options]
-        if socket_path:
-            words.append(f"--socket-path={self.path}")
-        with open(self.log, "w") as log:
-            self.process = subprocess.Popen(words, stderr=log, **kw)
-
-    def __enter__(self):
-        wait_for(lambda: re.search("listening|connecting|connected", self.lines()) or self.process.poll() is not None, "start")
-        expect(self.process.poll() is None, self.lines())
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.dir.cleanup()
-
-    def lines(self):
-        return pathlib.Path(self.log).read_text()
-
-    def said(self, words):
-        wait_for(lambda: words in self.lines(), words)
-
-    def connect(self):
-        s = socket.socket(socket.AF_UNIX)
-        s.connect(self.path)
-        return s
-
-    def ask(self, *words):
-        return run("ctl", self.ctl, *words)
-
-    def stats(self):
-        return json.loads(self.ask("stats", "--json").stdout)
-
-    def end(self, sig=signal.SIGTERM):
-        begin = time.monotonic()
-        self.process.send_signal(sig)
-        status = self.process.wait(SLOW)
-        return status, time.monotonic() - begin
+COMMANDS = re.findall(r"^  (\w+) ", run("--help").stdout, re.M)
 
 
 def get_features(s):
@@ -98,12 +30,14 @@ def get_features(s):
 
 # ---- words ----
 
+@test
 def version_is_one_line():
     r = run("--version")
     expect(re.fullmatch(r"vwire \d+\.\d+\.\d+\n", r.stdout), r.stdout)
     expect_eq((r.returncode, r.stderr), (0, ""))
 
 
+@test
 def help_lists_the_commands_and_each_explains_itself():
     r = run("--help")
     expect_eq(r.returncode, 0)
@@ -115,6 +49,7 @@ def help_lists_the_commands_and_each_explains_itself():
         expect(re.search(rf"\nexamples:\n  vwire {command}\b", r.stdout), "no examples at the end of", command)
 
 
+@test
 def every_option_stands_in_the_manual():
     for command in COMMANDS:
         page = SOURCE / "docs" / f"vwire-{command}.1"
@@ -172,6 +107,7 @@ USAGE_ERRORS = [
 ]
 
 
+@test
 def usage_errors_are_one_line_that_names_option_value_and_limit():
     for words, line in USAGE_ERRORS:
         words = words.split(" ") if words else []
@@ -183,6 +119,7 @@ def usage_errors_are_one_line_that_names_option_value_and_limit():
         expect(line is None or r.stderr == line + "\n", r.stderr, "is not", line)
 
 
+@test
 def capabilities_are_what_qemu_asks_for():
     r = run("device", "--print-capabilities")
     expect_eq((r.returncode, r.stdout, r.stderr), (0, '{"type":"net","features":[]}\n', ""))
@@ -190,11 +127,13 @@ def capabilities_are_what_qemu_asks_for():
 
 # ---- logs ----
 
+@test
 def the_listening_line_is_exact():
     with Device() as d:
         expect_eq(d.lines(), f"info device: listening path={d.path}\n")
 
 
+@test
 def json_logs_are_objects():
     with Device("--log-format=json") as d:
         line = json.loads(d.lines())
@@ -202,6 +141,7 @@ def json_logs_are_objects():
         expect_eq(line, {"level": "info", "component": "device", "text": "listening", "path": d.path})
 
 
+@test
 def log_levels_hold_back():
     d = Device("--log-level=error")
     try:
@@ -214,6 +154,7 @@ def log_levels_hold_back():
 
 # ---- the socket ----
 
+@test
 def a_stale_socket_is_replaced_and_others_are_not():
     with Device() as d:
         r = run("device", "--port=null", f"--socket-path={d.path}")
@@ -234,12 +175,14 @@ def a_stale_socket_is_replaced_and_others_are_not():
         expect_eq(pathlib.Path(d.path).read_text(), "precious")
 
 
+@test
 def socket_mode_is_as_asked():
     with Device("--socket-mode=660") as d:
         expect_eq(os.stat(d.path).st_mode & 0o777, 0o660)
         expect_eq(os.stat(d.ctl).st_mode & 0o777, 0o600)
 
 
+@test
 def sigterm_and_sigint_end_in_order():
     for sig in signal.SIGTERM, signal.SIGINT:
         with Device() as d:
@@ -250,6 +193,7 @@ def sigterm_and_sigint_end_in_order():
 
 
 # hostile K15
+@test
 def a_front_end_that_hangs_does_not_delay_the_end():
     with Device() as d:
         s = d.connect()
@@ -262,6 +206,7 @@ def a_front_end_that_hangs_does_not_delay_the_end():
 
 
 # hostile K06
+@test
 def a_second_front_end_is_refused_with_a_word():
     with Device() as d:
         first = d.connect()
@@ -277,6 +222,7 @@ def a_second_front_end_is_refused_with_a_word():
 
 
 # hostile N05
+@test
 def refusals_do_not_flood_the_log():
     with Device() as d:
         first = d.connect()
@@ -294,19 +240,22 @@ def refusals_do_not_flood_the_log():
         first.close()
 
 
+@test
 def it_listens_again_after_each_disconnect():
     with Device() as d:
-        before = len(os.listdir(f"/proc/{d.process.pid}/fd"))
+        time.sleep(0.05)
+        before = d.fds()
         for _ in range(100):
             s = d.connect()
             get_features(s)
             s.close()
         wait_for(lambda: d.stats()["state"] == "listening", "the last to leave")
-        expect_eq(len(os.listdir(f"/proc/{d.process.pid}/fd")), before)
+        wait_for(lambda: d.fds() <= before, f"{before} fds")
         expect_eq(d.end()[0], 0)
 
 
 # hostile K08
+@test
 def a_client_connects_for_ever():
     with Device("--client") as d:
         d.said("nobody listens yet")
@@ -326,6 +275,7 @@ def a_client_connects_for_ever():
         expect_eq(d.end()[0], 0)
 
 
+@test
 def an_inherited_listening_socket_is_served_for_ever():
     listener = socket.socket(socket.AF_UNIX)
     with tempfile.TemporaryDirectory(prefix="vw-test-cli-") as directory:
@@ -342,6 +292,7 @@ def an_inherited_listening_socket_is_served_for_ever():
     listener.close()
 
 
+@test
 def an_inherited_connection_ends_the_program_with_it():
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     with Device(f"--fd={theirs.fileno()}", socket_path=False, pass_fds=[theirs.fileno()]) as d:
@@ -351,13 +302,14 @@ def an_inherited_connection_ends_the_program_with_it():
         expect_eq(d.process.wait(SLOW), 0)
 
 
+@test
 def the_service_manager_is_told():
     with tempfile.TemporaryDirectory(prefix="vw-test-cli-") as directory:
         for address, variable in ((directory + "/notify",) * 2, (f"\0vw-test-{os.getpid()}", f"@vw-test-{os.getpid()}")):
             s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             s.bind(address)
             s.settimeout(SLOW)
-            with Device(env={**os.environ, "NOTIFY_SOCKET": variable}) as d:
+            with Device(env={**os.environ, "NOTIFY_SOCKET": variable}):
                 expect_eq(s.recv(100), b"READY=1")
             s.close()
 
@@ -373,6 +325,7 @@ def types(value):
     return type(value).__name__
 
 
+@test
 def stats_have_the_shape_of_the_contract():
     with Device("--queues=2", "--poll-us=5", "--tx-usecs=3", "--tx-frames=2") as d:
         stats = d.stats()
@@ -397,6 +350,7 @@ def stats_have_the_shape_of_the_contract():
         expect(isinstance(q["ring_state"], dict))
 
 
+@test
 def prometheus_text_is_valid():
     with Device("--queues=2") as d:
         r = d.ask("stats", "--prometheus")
@@ -423,6 +377,7 @@ def prometheus_text_is_valid():
             expect(name in kind, name, "is missing")
 
 
+@test
 def watch_goes_on_until_sigint():
     with Device() as d:
         p = subprocess.Popen([VWIRE, "ctl", d.ctl, "stats", "--watch=100"], stdout=subprocess.PIPE, text=True)
@@ -434,6 +389,7 @@ def watch_goes_on_until_sigint():
         p.stdout.close()
 
 
+@test
 def watch_ends_when_the_device_does():
     with Device() as d:
         p = subprocess.Popen([VWIRE, "ctl", d.ctl, "stats", "--watch=100"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -443,6 +399,7 @@ def watch_ends_when_the_device_does():
         p.communicate()
 
 
+@test
 def settings_are_set_together_and_read_back():
     with Device("--queues=2") as d:
         expect_eq(d.ask("set", "tx-usecs=64", "tx-frames=32", "q3.tx-usecs=7", "adaptive=rx").returncode, 0)
@@ -460,6 +417,7 @@ def settings_are_set_together_and_read_back():
         expect(r.returncode == 1 and r.stderr.startswith("vwire ctl: unknown-key: "), r.stderr)
 
 
+@test
 def link_state_is_the_operators():
     with Device() as d:
         for state in "down", "up":
@@ -467,6 +425,7 @@ def link_state_is_the_operators():
             expect_eq(d.stats()["port"]["link"], state)
 
 
+@test
 def a_capture_is_a_pcap_file_made_by_the_client():
     with Device() as d:
         file = d.dir.name + "/capture"
@@ -478,6 +437,7 @@ def a_capture_is_a_pcap_file_made_by_the_client():
         expect(r.returncode == 1 and r.stderr.endswith("/no/such/dir: No such file or directory\n"), r.stderr)
 
 
+@test
 def an_option_captures_from_the_start():
     with tempfile.TemporaryDirectory(prefix="vw-test-cli-") as directory, Device(f"--pcap={directory}/capture") as d:
         expect_eq(d.end()[0], 0)
@@ -486,6 +446,7 @@ def an_option_captures_from_the_start():
     expect_eq((r.returncode, r.stderr), (1, "error device: cannot write the capture /no/such/dir: No such file or directory\n"))
 
 
+@test
 def why_and_features_are_for_people():
     with Device() as d:
         expect_eq(len(d.ask("why").stdout.splitlines()), len(d.stats()["queues"]))
@@ -494,6 +455,7 @@ def why_and_features_are_for_people():
         expect_eq(d.ask("why", "77").returncode, 1)
 
 
+@test
 def stop_returns_when_it_is_done():
     with Device() as d:
         expect_eq(d.ask("stop").returncode, 0)
@@ -501,6 +463,7 @@ def stop_returns_when_it_is_done():
         expect(not os.path.exists(d.ctl), "the control socket is still there")
 
 
+@test
 def a_missing_socket_says_what_to_do():
     r = run("ctl", "/tmp/vw-test-no-such-socket", "stats")
     expect_eq((r.returncode, r.stdout), (1, ""))
@@ -515,6 +478,7 @@ def a_missing_socket_says_what_to_do():
         expect(r.returncode == 1 and r.stderr.count("\n") == 1, r.stderr)
 
 
+@test
 def raw_json_over_the_socket_works_too():
     with Device() as d:
         s = socket.socket(socket.AF_UNIX)
@@ -529,23 +493,5 @@ def raw_json_over_the_socket_works_too():
         s.close()
 
 
-def main():
-    pattern = sys.argv[3] if len(sys.argv) > 3 else ""
-    tests = [f for n, f in globals().items() if callable(f) and "_" in n and pattern in n and
-             getattr(f, "__code__", None) and not f.__code__.co_argcount and n not in ("main",)]
-    tests = [f for f in tests if f.__name__ not in ("expect_eq", "wait_for", "get_features")]
-    failures = 0
-    print(f"1..{len(tests)}")
-    for i, test in enumerate(tests, 1):
-        try:
-            test()
-            print(f"ok {i} - cli_{test.__name__}", flush=True)
-        except Exception:
-            failures += 1
-            print(f"not ok {i} - cli_{test.__name__}")
-            print("".join("# " + line + "\n" for line in traceback.format_exc().splitlines()), end="", flush=True)
-    sys.exit(1 if failures else 0)
-
-
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[3:])

@@ -11,20 +11,11 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
 
-VWIRE = os.path.abspath(sys.argv[1])
+from common import VWIRE, Skip, expect, main, test
+
 SLOW = 60  # seconds that a demo of a second may take under a sanitizer on a busy machine
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"]
-
-
-class Skip(Exception):
-    pass
-
-
-def expect(condition, *what):
-    if not condition:
-        raise AssertionError(" ".join(str(w) for w in what))
 
 
 def works(*words):
@@ -116,6 +107,7 @@ def check_results(text):
     expect(results["tx"]["bytes_per_packet"] > 1000 and results["rx"]["bytes_per_packet"] > 1000, results)
 
 
+@test
 def traffic_passes_both_ways():
     demo = Demo("--seconds=1", "--json")
     demo.wait_for_traffic()
@@ -126,6 +118,7 @@ def traffic_passes_both_ways():
     demo.expect_nothing_left()
 
 
+@test
 def the_table_is_for_people():
     demo = Demo("--seconds=1")
     demo.wait_for_traffic()
@@ -138,6 +131,7 @@ def the_table_is_for_people():
     demo.expect_nothing_left()
 
 
+@test
 def sigint_half_way_leaves_nothing():
     for sig in signal.SIGINT, signal.SIGTERM:
         demo = Demo("--seconds=30")
@@ -151,6 +145,7 @@ def sigint_half_way_leaves_nothing():
         demo.expect_nothing_left()
 
 
+@test
 def sigint_at_any_moment_leaves_nothing():
     for delay in 0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32:
         demo = Demo("--seconds=30")
@@ -163,6 +158,7 @@ def sigint_at_any_moment_leaves_nothing():
         demo.expect_nothing_left()
 
 
+@test
 def sigkill_of_the_demo_leaves_nothing():
     demo = Demo("--seconds=30")
     demo.wait_for_traffic()
@@ -171,6 +167,7 @@ def sigkill_of_the_demo_leaves_nothing():
     demo.expect_nothing_left()
 
 
+@test
 def sigkill_of_either_end_is_noticed_and_leaves_nothing():
     for word in "device", "driver":
         demo = Demo("--seconds=30")
@@ -181,6 +178,7 @@ def sigkill_of_either_end_is_noticed_and_leaves_nothing():
         demo.expect_nothing_left()
 
 
+@test
 def without_root_a_user_namespace_will_do():
     if os.geteuid() == 0 and not works(*NOBODY, "unshare", "--user", "--map-root-user", "--net", "true"):
         raise Skip("user namespaces are not allowed here")
@@ -194,40 +192,25 @@ def without_root_a_user_namespace_will_do():
     demo.expect_nothing_left()
 
 
+@test
 def missing_tools_are_named_with_their_package():
     r = subprocess.run([VWIRE, "demo"], capture_output=True, text=True, env={"PATH": "/nowhere"})
     expect((r.returncode, r.stderr) == (1, "vwire demo: iperf3 is not installed: apt-get install iperf3\n"), r)
 
 
-TESTS = [traffic_passes_both_ways, the_table_is_for_people, sigint_half_way_leaves_nothing,
-         sigint_at_any_moment_leaves_nothing, sigkill_of_the_demo_leaves_nothing,
-         sigkill_of_either_end_is_noticed_and_leaves_nothing, without_root_a_user_namespace_will_do,
-         missing_tools_are_named_with_their_package]
-
-
-def main():
-    tests = [t for t in TESTS if len(sys.argv) < 3 or sys.argv[2] in t.__name__]
+def check_means():
     for tool in "iperf3", "sockperf", "setpriv", "unshare":
         if not shutil.which(tool):
-            print(f"1..0 # SKIP {tool} is not installed")
-            sys.exit(77)
-    if not os.path.exists("/dev/net/tun") or not (os.geteuid() == 0 or works("unshare", "--user", "--net", "true")):
-        print("1..0 # SKIP no TAP or no namespace may be made here")
-        sys.exit(77)
-    failures = 0
-    print(f"1..{len(tests)}")
-    for i, test in enumerate(tests, 1):
-        try:
-            test()
-            print(f"ok {i} - demo_{test.__name__}", flush=True)
-        except Skip as why:
-            print(f"ok {i} - demo_{test.__name__} # SKIP {why}", flush=True)
-        except Exception:
-            failures += 1
-            print(f"not ok {i} - demo_{test.__name__}")
-            print("".join("# " + line + "\n" for line in traceback.format_exc().splitlines()), end="", flush=True)
-    sys.exit(1 if failures else 0)
+            return f"{tool} is not installed"
+    if not os.path.exists("/dev/net/tun"):
+        return "there is no /dev/net/tun"
+    if os.geteuid() != 0 and not works("unshare", "--user", "--net", "true"):
+        return "no network namespace may be made here"
+    return None
 
 
 if __name__ == "__main__":
-    main()
+    if check_means():
+        print("1..0 # SKIP", check_means())
+        sys.exit(77)
+    main(*sys.argv[2:])
