@@ -371,17 +371,22 @@ static int reply(struct vu_backend *be, struct vu_msg *msg)
         return r;
 }
 
+static bool acknowledges(const struct vu_backend *be, const struct vu_msg *msg)
+{
+        return msg->flags & VU_FLAG_NEED_REPLY &&
+               be->protocol_features & BIT(VHOST_USER_PROTOCOL_F_REPLY_ACK);
+}
+
 /* Checks, carries out and answers one message.  Negative: the session is over. */
 static int serve(struct vu_backend *be, struct vu_msg *msg)
 {
         const struct vu_rule *rule = rule_of(msg->request);
-        bool replies = rule->traits & REPLIES;
-        bool ack = !replies && msg->flags & VU_FLAG_NEED_REPLY &&
-                   be->protocol_features & BIT(VHOST_USER_PROTOCOL_F_REPLY_ACK);
+        bool replies = rule->traits & REPLIES, ack = acknowledges(be, msg);
         int r = check_rule(be, rule, msg);
 
         if (!r)
                 r = rule->handle(be, msg);
+        ack = !replies && (ack || acknowledges(be, msg)); /* the one that negotiates it counts, too */
         if (ack) {
                 if (r < 0)
                         log_limited(&be->refusals, clock_now(), VW_LOG_WARN, "vhost",

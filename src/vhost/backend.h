@@ -2,9 +2,10 @@
  * One table row a message (payload size, fds, vring index, when it is legal); one function checks all rows.
  *
  * A message that breaks a rule, of its row or of its meaning, is refused and changes nothing: if the front end asked for an
- * acknowledgement (NEED_REPLY, with REPLY_ACK negotiated before) it gets a non-zero one and the session lives; else, and for
- * requests whose reply has no room for an error, the session ends with a reason.  Requests that are not served here (another
- * device type's, features that are not offered, unknown numbers) are refused by the same rule.
+ * acknowledgement (NEED_REPLY, with REPLY_ACK negotiated) it gets a non-zero one and the session lives; else, and for requests
+ * whose reply has no room for an error, the session ends with a reason.  Requests that are not served here (another device
+ * type's, features that are not offered, unknown numbers) are refused by the same rule.  The message that negotiates
+ * REPLY_ACK is acknowledged already: User Mode Linux waits for that.
  *
  * What the specification leaves open:
  * - SET_OWNER may come again.  RESET_OWNER stops and disables all rings and forgets nothing else.
@@ -50,8 +51,8 @@ struct vu_backend_ops {
         uint32_t (*vring_stop)(void *ctx, unsigned index);
         /* Kept while the ring is stopped.  False for a ring that was never enabled changes nothing. */
         void (*vring_enable)(void *ctx, unsigned index, bool on);
-        /* The fd is the device's from now on (-1: none); the old one is closed once no worker uses it.  An eventfd or the
-         * writing end of a pipe, set non-blocking (which the peer may undo). */
+        /* The fd is the device's from now on (-1: none); the old one is closed once no worker uses it.  An eventfd, or the writing
+         * end of a pipe or of a local stream socket; non-blocking (which the peer may undo).  Writing may raise SIGPIPE. */
         void (*vring_call)(void *ctx, unsigned index, int fd);
         void (*vring_err)(void *ctx, unsigned index, int fd);
         /* Copies config space; returns bytes that exist. */

@@ -1,7 +1,9 @@
 /* The session's rings: their set-up arrives in pieces and in any order, and whoever completes it starts the ring. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -186,12 +188,38 @@ int vu_on_vring_enable(struct vu_backend *be, struct vu_msg *msg)
 
 /* ---- file descriptors ---- */
 
-/* Adding nothing to an eventfd's counter succeeds, or would have to wait; other files that have no type cannot be written so. */
+/* Adding nothing to an eventfd's counter succeeds, or would have to wait; other files without a type cannot be written so. */
 static bool is_eventfd(int fd)
 {
         static const uint64_t nothing;
 
         return write(fd, &nothing, sizeof(nothing)) == sizeof(nothing) || errno == EAGAIN;
+}
+
+/* User Mode Linux makes its pipes with socketpair(). */
+static bool is_local_stream(int fd)
+{
+        struct sockaddr_un peer;
+        socklen_t len = sizeof(int), peer_len = sizeof(peer);
+        int domain, type;
+
+        return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) && domain == AF_UNIX &&
+               !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) && type == SOCK_STREAM &&
+               !getpeername(fd, (struct sockaddr *)&peer, &peer_len);
+}
+
+static bool is_notifier(int fd, const struct stat *st, int mode)
+{
+        switch (st->st_mode & S_IFMT) {
+        case 0:
+                return is_eventfd(fd);
+        case S_IFIFO:
+                return true;
+        case S_IFSOCK:
+                return mode == O_WRONLY && is_local_stream(fd);
+        default:
+                return false;
+        }
 }
 
 /* Takes the message's fd, if there is one: an eventfd, or the end of a pipe that can be used in direction `mode`. */
@@ -208,9 +236,7 @@ static int take_notifier(struct vu_backend *be, struct vu_msg *msg, int mode, in
                 return vu_refuse(be, -EBADF, "no usable file descriptor");
         if ((flags & O_ACCMODE) != O_RDWR && (flags & O_ACCMODE) != mode)
                 return vu_refuse(be, -EBADF, "wrong end of a pipe");
-        if (!S_ISFIFO(st.st_mode) && st.st_mode & S_IFMT)
-                return vu_refuse(be, -EBADF, "neither an eventfd nor a pipe");
-        if (fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || (!S_ISFIFO(st.st_mode) && !is_eventfd(fd)))
+        if (fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || !is_notifier(fd, &st, mode))
                 return vu_refuse(be, -EBADF, "neither an eventfd nor a pipe");
         *ret_fd = vu_take_fd(msg, 0);
         return 0;
