@@ -303,7 +303,7 @@ TEST(hostile_ring, breaks_on_indirect_that_was_not_negotiated)
         wire_free(&w);
 }
 
-/* hostile C20 */
+/* hostile C20: what stands in the table is honest, only its length is not */
 TEST(hostile_ring, breaks_on_tables_of_impossible_length)
 {
         static const uint32_t lengths[] = { 0, 1, 15, 17, 16 * 9, 16 * 8 + 1, UINT32_MAX, UINT32_MAX - 15 };
@@ -311,10 +311,11 @@ TEST(hostile_ring, breaks_on_tables_of_impossible_length)
         for (unsigned i = 0; i < ARRAY_SIZE(lengths); i++) {
                 struct wire w = victim(8, F(indirect_desc));
 
+                wire_raw_table(&w, wire_gpa(&w, 0), 0, wire_gpa(&w, 0), 64, 0, 0);
                 wire_raw_desc(&w, 0, wire_gpa(&w, 0), lengths[i], INDIRECT, 0);
                 offer_first(&w);
                 expect_broken(&w, "bad-indirect");
-                expect_canary(&w, 0);
+                expect_canary(&w, 16);
                 wire_free(&w);
         }
 }

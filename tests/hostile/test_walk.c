@@ -134,12 +134,12 @@ static struct values boundary_values(const struct arena *a)
 
         /* the first ones of each list are the most telling, for the everyday run */
         return (struct values){
-                .addr = {touch - 16, hole - 1, UINT64_MAX - 15, touch, 0,                                     third, hole, touch - 17, third - 1,
+                .addr = {touch - 16, hole - 1, UINT64_MAX - 15, touch,         0,                                            third, hole, touch - 17, third - 1,
                          UINT64_MAX },
-                .len = { 16,      0,    2,          32,                                   UINT32_MAX,                                                                       16 * SIZE, 16 * (SIZE + 1), 1, 15, 17 },
-                .flags = { 0,    NEXT,        WRITE,            NEXT | WRITE,INDIRECT,INDIRECT | NEXT, INDIRECT | WRITE, 7,
+                .len = { 16,      0,    17,          16 * (SIZE + 1),                                           UINT32_MAX,                                                                                      32, 16 * SIZE, 1, 2, 15 },
+                .flags = { 0,    NEXT,       WRITE,NEXT | WRITE,INDIRECT,INDIRECT | NEXT, INDIRECT | WRITE, 7,
                          0xFFF8 },
-                .next = { 1,         0,               SIZE,                            SIZE - 1,                                0xFFFF                                                                   },
+                .next = { 1,         0,                SIZE,                             SIZE - 1,                                         0xFFFF                                                                                   },
                 .n_addr = (unsigned)test_scale(5, 10),
                 .n_len = (unsigned)test_scale(6, 10),
                 .n_flags = (unsigned)test_scale(8, 9),

@@ -161,6 +161,21 @@ TEST(chain, faults_when_a_byte_is_unmapped_or_the_sum_wraps)
         }
 }
 
+TEST(chain, keeps_the_first_fault_and_no_piece_after_it)
+{
+        struct fixture f;
+        unsigned used;
+
+        set_up(&f);
+        EXPECT_EQ(add(&f, 0, 1, false), 0);
+        used = f.pool.used;
+        for (unsigned i = 0; i < 2 * ARRAY_SIZE(f.iov); i++)
+                EXPECT_EQ(add(&f, LOW, 1, i > ARRAY_SIZE(f.iov)), 0);
+        EXPECT_EQ(f.c.fault, -EFAULT);
+        EXPECT_EQ(f.pool.used, used);
+        tear_down(&f);
+}
+
 TEST(chain, faults_when_the_pool_is_too_small)
 {
         struct fixture f;

@@ -434,6 +434,28 @@ TEST(split_driver, never_moves_the_event_back)
         wire_free(&w);
 }
 
+/* A request of a lap ago happens to name the entry behind the last one that is out: nothing would come of it. */
+TEST(split_driver, forgets_a_request_of_a_lap_ago)
+{
+        for (unsigned at = 65536 - 10; at <= 65536; at++) {
+                struct wire w = wire_new(128, F(event_idx));
+                uint16_t out = (uint16_t)(65536 - at);
+
+                EXPECT(!vq_driver_call_enable(&w.drv));
+                EXPECT_EQ(wire_used_event(&w), 0);
+                vq_driver_call_disable(&w.drv);
+                for (unsigned n = at; n; n -= MIN(n, 64)) {
+                        add(&w, 0, MIN(n, 64));
+                        use(&w, MIN(n, 64));
+                        reap(&w, MIN(n, 64));
+                }
+                add(&w, 0, out);
+                EXPECT(!vq_driver_call_enable(&w.drv));
+                EXPECT_EQ(wire_used_event(&w), at == 65536 ? 0 : at);
+                wire_free(&w);
+        }
+}
+
 /* What the device half would decide after each used entry. */
 static unsigned interrupts(const struct wire *w, uint16_t old)
 {
