@@ -94,9 +94,9 @@ static inline uint16_t split_avail_load(const struct vring_split *r, uint16_t po
 static inline struct vring_used_elem split_used_load(const struct vring_split *r, uint16_t pos)
 {
         const struct vring_used_elem *e = &r->used->ring[pos & r->mask];
-        uint32_t id = peer_load(&e->id);
+        uint32_t id = peer_load(&e->id), len = peer_load(&e->len);
 
-        return (struct vring_used_elem){ .id = le32_to_cpu(id), .len = le32_to_cpu(peer_load(&e->len)) };
+        return (struct vring_used_elem){ .id = le32_to_cpu(id), .len = le32_to_cpu(len) };
 }
 
 static inline void split_desc_store(struct vring_desc *d, uint64_t addr, uint32_t len, uint16_t flags,

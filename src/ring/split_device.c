@@ -111,7 +111,7 @@ static int look(struct vq_device *vq, unsigned max)
 static int gather(const struct mem_map *map, uint64_t addr, struct vring_desc *ret_desc)
 {
         struct iovec piece[sizeof(struct vring_desc)];
-        uint64_t word[2];
+        uint64_t word[2] = { 0 };
         uint8_t *to = (uint8_t *)word;
         int n = mem_map_iov(map, addr, sizeof(word), piece, ARRAY_SIZE(piece));
 
