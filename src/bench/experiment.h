@@ -147,7 +147,8 @@ extern const unsigned n_experiments;
 
 const struct experiment *experiment_find(const char *name); /* NULL */
 
-#define CELLS_MAX 512 /* of one experiment */
+#define CELLS_MAX    512 /* of one experiment */
+#define VARIANTS_MAX 8
 
 /* Writes the cells and returns how many. */
 unsigned experiment_cells(const struct experiment *e, bool quick, struct cell ret_cells[CELLS_MAX]);
