@@ -191,8 +191,8 @@ static void deliver(struct dev_queue *q, struct vw_net_hdr *hdr, const uint8_t *
         }
         hdr->num_buffers = (uint16_t)n;
         net_hdr_encode(hdr, q->hdr_len, bytes);
-        if (likely(first->iov[0].iov_len >= q->hdr_len))
-                memcpy(first->iov[0].iov_base, bytes, q->hdr_len);
+        if (likely(first->iov[0].iov_len >= sizeof(bytes) && q->hdr_len == sizeof(bytes)))
+                memcpy(first->iov[0].iov_base, bytes, sizeof(bytes));
         else
                 iov_from_buf(first->iov, first->n_in, 0, bytes, q->hdr_len);
         window_push(q, n, run);
@@ -343,8 +343,8 @@ static unsigned gather(const struct dev_queue *q, uint32_t need, struct iovec *i
         for (uint64_t have = 0; have < need; c++) {
                 if (unlikely(n + c->n_in > DEV_PIECES))
                         return 0;
-                memcpy(&iov[n], c->iov, c->n_in * sizeof(*iov));
-                n += c->n_in;
+                for (unsigned i = 0; i < c->n_in; i++)
+                        iov[n++] = c->iov[i];
                 have += c->len_in;
         }
         return n;

@@ -38,45 +38,66 @@ static enum vw_drop check_chain(const struct dev_queue *q, const struct vq_chain
         return c->len_out - q->hdr_len > VW_FRAME_MAX ? VW_DROP_TOO_LONG : VW_DROP_NONE;
 }
 
-static void read_header(const struct dev_queue *q, const struct vq_chain *c, struct vw_net_hdr *ret_hdr)
+/* Copies the header out, and moves the chain's pieces past it; returns the first piece that is left. */
+static struct iovec *take_header(const struct dev_queue *q, const struct vq_chain *c, uint8_t *bytes)
 {
-        uint8_t bytes[sizeof(struct virtio_net_hdr)];
+        struct iovec *first = c->iov;
 
-        if (likely(c->iov[0].iov_len >= q->hdr_len))
-                memcpy(bytes, c->iov[0].iov_base, q->hdr_len);
-        else
+        if (unlikely(first->iov_len <= q->hdr_len)) {
                 iov_to_buf(c->iov, c->n_out, 0, bytes, q->hdr_len);
-        net_hdr_decode(bytes, q->hdr_len, ret_hdr);
+                return c->iov + iov_skip(c->iov, c->n_out, q->hdr_len);
+        }
+        memcpy(bytes, first->iov_base, NET_HDR_LEN_LEGACY); /* num_buffers is not read */
+        first->iov_base = (uint8_t *)first->iov_base + q->hdr_len;
+        first->iov_len -= q->hdr_len;
+        return first;
 }
 
-/* `head`: the frame's first bytes, those that will be sent where it matters. */
+/* A frame that nobody is asked to do anything about: what else its header says is ignored (5.1.6.2.2). */
+static enum vw_drop lay_out_plain(struct vw_pkt *pkt, unsigned mtu)
+{
+        uint8_t head[NET_HEADERS_MAX];
+
+        pkt->hdr = (struct vw_net_hdr){ 0 };
+        if (likely(!mtu || pkt->len <= NET_ETH_LEN + mtu))
+                return VW_DROP_NONE;
+        iov_to_buf(pkt->iov, pkt->n_iov, 0, head, sizeof(head)); /* it matters whether there is a VLAN tag */
+        return net_over_mtu(&pkt->hdr, head, pkt->len, mtu) ? VW_DROP_MTU : VW_DROP_NONE;
+}
+
+/* `head`: the frame's first bytes as they will be sent. */
 static enum vw_drop check_frame(const struct dev_queue *q, struct vw_net_hdr *hdr, const uint8_t *head,
-                                uint32_t len, unsigned mtu)
+                                uint32_t len)
 {
         enum vw_drop drop = net_tx_check(hdr, head, len, q->cfg.features);
+        unsigned mtu = load_relaxed(&q->dev->mtu_limit);
 
         if (drop == VW_DROP_NONE && mtu && net_over_mtu(hdr, head, len, mtu))
                 drop = VW_DROP_MTU;
         return drop;
 }
 
-static bool asks_nothing(const struct vw_net_hdr *hdr)
+/* A frame with work left to do: its head is copied and joined to the pieces behind it.  iov[-1] is the port's. */
+static enum vw_drop lay_out_offload(const struct dev_queue *q, struct tx_burst *b, struct vw_pkt *pkt)
 {
-        return !(hdr->flags & VW_HDR_F_NEEDS_CSUM) && hdr->gso_type == VW_GSO_NONE;
-}
-
-/* The private head, then the pieces behind it.  iov[-1] of what is returned is the port's. */
-static struct iovec *join(struct tx_burst *b, uint8_t *head, uint32_t have, struct iovec *rest, unsigned n,
-                          unsigned *ret_n)
-{
+        uint8_t *head = b->heads[b->n_pkts];
         struct iovec *iov = &b->iov[b->n_iov + 1];
-        unsigned skip = iov_skip(rest, n, have);
+        uint32_t have = MIN(pkt->len, (uint32_t)NET_HEADERS_MAX);
+        enum vw_drop drop;
+        unsigned skip;
 
+        iov_to_buf(pkt->iov, pkt->n_iov, 0, head, have);
+        drop = check_frame(q, &pkt->hdr, head, pkt->len);
+        if (drop != VW_DROP_NONE || pkt->n_iov >= DEV_PIECES)
+                return drop;
+        skip = iov_skip(pkt->iov, pkt->n_iov, have);
+        pkt->n_iov -= skip;
         iov[0] = (struct iovec){ .iov_base = head, .iov_len = have };
-        memcpy(&iov[1], &rest[skip], (n - skip) * sizeof(*iov));
-        *ret_n = 1 + n - skip;
-        b->n_iov += 2 + n - skip;
-        return iov;
+        memcpy(&iov[1], pkt->iov + skip, pkt->n_iov * sizeof(*iov));
+        pkt->iov = iov;
+        pkt->n_iov++;
+        b->n_iov += pkt->n_iov + 1;
+        return VW_DROP_NONE;
 }
 
 /* Checks chain i and, if it is honest, lays it out as the burst's next pkt. */
@@ -84,38 +105,31 @@ static enum fate lay_out(struct dev_queue *q, struct tx_burst *b, unsigned i)
 {
         struct vq_chain *c = &b->chains[i];
         struct vw_pkt *pkt = &b->pkts[b->n_pkts];
-        uint8_t *head = b->heads[b->n_pkts];
-        unsigned mtu = load_relaxed(&q->dev->mtu_limit);
-        uint32_t have;
+        uint8_t bytes[sizeof(struct virtio_net_hdr)] = { 0 };
+        enum vw_drop drop = check_chain(q, c);
+        bool plain;
 
-        b->verdict[i] = (uint8_t)check_chain(q, c);
+        b->verdict[i] = (uint8_t)drop;
         b->len[i] = 0;
-        if (b->verdict[i] != VW_DROP_NONE)
+        if (drop != VW_DROP_NONE)
                 return DROP;
-        b->len[i] = pkt->len = c->len_out - q->hdr_len;
         if (b->n_pkts > 0 && b->n_iov + c->n_out + 2u > ARRAY_SIZE(b->iov))
                 return LATER;
-        read_header(q, c, &pkt->hdr);
-        pkt->n_iov = iov_skip(c->iov, c->n_out, q->hdr_len);
-        pkt->iov = c->iov + pkt->n_iov;
-        pkt->n_iov = c->n_out - pkt->n_iov;
-
-        have = MIN(pkt->len, (uint32_t)NET_HEADERS_MAX);
-        if (asks_nothing(&pkt->hdr)) {
-                if (unlikely(mtu &&
-                             pkt->len > NET_ETH_LEN + mtu)) /* then it matters whether there is a VLAN tag */
-                        iov_to_buf(pkt->iov, pkt->n_iov, 0, head, have);
-                b->verdict[i] = (uint8_t)check_frame(q, &pkt->hdr, head, pkt->len, mtu);
+        b->len[i] = pkt->len = c->len_out - q->hdr_len;
+        pkt->iov = take_header(q, c, bytes);
+        pkt->n_iov = c->n_out - (unsigned)(pkt->iov - c->iov);
+        plain = !(bytes[0] & VW_HDR_F_NEEDS_CSUM) && bytes[1] == VW_GSO_NONE; /* flags, gso_type */
+        if (likely(plain)) {
+                drop = lay_out_plain(pkt, load_relaxed(&q->dev->mtu_limit));
         } else {
-                iov_to_buf(pkt->iov, pkt->n_iov, 0, head, have);
-                b->verdict[i] = (uint8_t)check_frame(q, &pkt->hdr, head, pkt->len, mtu);
-                if (b->verdict[i] == VW_DROP_NONE && pkt->n_iov < DEV_PIECES)
-                        pkt->iov = join(b, head, have, pkt->iov, pkt->n_iov, &pkt->n_iov);
+                net_hdr_decode(bytes, q->hdr_len, &pkt->hdr);
+                drop = lay_out_offload(q, b, pkt);
         }
-        if (b->verdict[i] != VW_DROP_NONE)
+        b->verdict[i] = (uint8_t)drop;
+        if (drop != VW_DROP_NONE)
                 return DROP;
-        if (pkt->n_iov > DEV_PIECES ||
-            net_offloads_asked(&pkt->hdr) & ~load_relaxed(&q->dev->port_tx_offloads))
+        if (unlikely(pkt->n_iov > DEV_PIECES) ||
+            (!plain && net_offloads_asked(&pkt->hdr) & ~load_relaxed(&q->dev->port_tx_offloads)))
                 return ALONE;
         b->chain_of[b->n_pkts++] = (uint8_t)i;
         return SEND;
@@ -203,7 +217,7 @@ static bool send_alone(struct dev_queue *q, struct tx_burst *b, unsigned i, uint
         bool sent;
 
         iov_to_buf(pkt->iov, pkt->n_iov, 0, w->frame, len);
-        b->verdict[i] = (uint8_t)check_frame(q, &hdr, w->frame, len, load_relaxed(&q->dev->mtu_limit));
+        b->verdict[i] = (uint8_t)check_frame(q, &hdr, w->frame, len);
         if (b->verdict[i] != VW_DROP_NONE)
                 return true;
         if (net_offloads_asked(&hdr) & ~load_relaxed(&q->dev->port_tx_offloads))
