@@ -61,7 +61,8 @@ static unsigned full_mark(const struct dev_queue *q)
 
 static bool call_due(struct dev_queue *q, const struct dev_run *run)
 {
-        unsigned behind = q->kind == VW_RX ? q->lane->readable : vq_device_avail_pending(&q->vq);
+        unsigned behind =
+                q->kind == VW_RX ? q->lane->readable : q->rewound || vq_device_avail_pending(&q->vq);
 
         if (!settings_unpack(q->settings).adaptive)
                 return coalesce_note(&q->coalesce, run->published, run->now);
