@@ -22,6 +22,13 @@ void sd_unlock(struct sd *d)
         check(pthread_mutex_unlock(&d->mutex) == 0);
 }
 
+void sd_ctrl(struct sd *d, enum sd_ctrl how)
+{
+        sd_lock(d);
+        d->ctrl = how;
+        sd_unlock(d);
+}
+
 /* ---- the session's view of the device; under the lock ---- */
 
 static uint64_t on_features(void *ctx)

@@ -54,7 +54,7 @@ struct sd_command {
 };
 
 struct sd {
-        /* the test's, before it connects; SD_ACK and so on also later, under sd_lock() */
+        /* the test's, before it connects; later sd_ctrl(), and the rest under sd_lock() */
         uint64_t features, protocol_features, queue_num;
         struct virtio_net_config config;
         uint32_t config_size;
@@ -87,6 +87,9 @@ void sd_leave(struct sd *d);
 /* The same, by itself when nothing has been asked of it for `ms` after its next request or command. */
 void sd_leave_later(struct sd *d, int ms);
 void sd_done(struct sd *d);
+
+/* How it serves the control queue from now on. */
+void sd_ctrl(struct sd *d, enum sd_ctrl how);
 
 void sd_lock(struct sd *d);
 void sd_unlock(struct sd *d);

@@ -18,10 +18,10 @@ void test_register(const char *suite, const char *name, CMUnitTestFunction fn);
         }                                                                                                    \
         static void suite##_##name(__attribute__((unused)) void **state)
 
-#define EXPECT(cond)    assert_true(cond)
-#define EXPECT_EQ(a, b) assert_int_equal(a, b)
-#define EXPECT_NE(a, b) assert_int_not_equal(a, b)
-#define EXPECT_STR(a, b) assert_string_equal(a, b)
+#define EXPECT(cond)        assert_true(cond)
+#define EXPECT_EQ(a, b)     assert_int_equal(a, b)
+#define EXPECT_NE(a, b)     assert_int_not_equal(a, b)
+#define EXPECT_STR(a, b)    assert_string_equal(a, b)
 #define EXPECT_MEM(a, b, n) assert_memory_equal(a, b, n)
 /* Leaves the test, which counts as passed: cmocka's own skip() prints what TAP readers take for a failure. */
 #define SKIP(why)                                                                                            \

@@ -11,8 +11,20 @@
 static void start(struct rig *r)
 {
         rig_init(r);
-        r->config.ctrl_timeout_ms = 20;
+        r->config.ctrl_timeout_ms = 10000; /* of a thread on a busy machine */
         rig_start(r);
+}
+
+static void silent(struct rig *r)
+{
+        sd_ctrl(&r->dev, SD_SILENT);
+        r->drv->ctrl.timeout_ms = 20;
+}
+
+static void answering(struct rig *r)
+{
+        sd_ctrl(&r->dev, SD_ACK);
+        r->drv->ctrl.timeout_ms = 10000;
 }
 
 /* The bytes of the last command. */
@@ -123,10 +135,10 @@ TEST(driver_ctrl, a_refusal_is_an_error_and_counted)
         struct rig r;
 
         start(&r);
-        r.dev.ctrl = SD_NACK;
+        sd_ctrl(&r.dev, SD_NACK);
         EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -EIO);
         EXPECT_EQ(rig_count(&r, 2, VW_C_nacks), 1);
-        r.dev.ctrl = SD_ACK;
+        sd_ctrl(&r.dev, SD_ACK);
         EXPECT_EQ(vw_driver_set_promisc(r.drv, true), 0);
         EXPECT_EQ(rig_count(&r, 2, VW_C_commands), 2);
         rig_end(&r);
@@ -138,7 +150,7 @@ TEST(driver_ctrl, an_answer_that_was_not_written_is_no_success)
         struct rig r;
 
         start(&r);
-        r.dev.ctrl = SD_EMPTY;
+        sd_ctrl(&r.dev, SD_EMPTY);
         EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -EIO);
         rig_end(&r);
 }
@@ -150,7 +162,7 @@ TEST(driver_ctrl, a_silent_device_costs_one_time_limit)
         uint64_t begin;
 
         start(&r);
-        r.dev.ctrl = SD_SILENT;
+        silent(&r);
         begin = clock_now();
         EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -ETIMEDOUT);
         EXPECT(clock_now() - begin >= 20 * NSEC_PER_MSEC);
@@ -168,10 +180,10 @@ TEST(driver_ctrl, a_late_answer_is_harmless_and_opens_the_queue_again)
         struct rig r;
 
         start(&r);
-        r.dev.ctrl = SD_SILENT;
+        silent(&r);
         EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -ETIMEDOUT);
         sd_answer(&r.dev, 0);
-        r.dev.ctrl = SD_ACK;
+        answering(&r);
         EXPECT_EQ(vw_driver_dispatch(r.drv), 0);
         EXPECT_EQ(r.drv->ctrl.late, 0);
         EXPECT_EQ(vw_driver_set_allmulti(r.drv, true), 0);
@@ -187,7 +199,7 @@ TEST(driver_ctrl, a_device_that_leaves_ends_the_wait)
         rig_init(&r);
         r.config.ctrl_timeout_ms = 60000;
         rig_start(&r);
-        r.dev.ctrl = SD_SILENT;
+        sd_ctrl(&r.dev, SD_SILENT);
         sd_leave_later(&r.dev, 20);
         EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -ENOTCONN);
         EXPECT(clock_now() - begin < 30 * SEC);
@@ -230,11 +242,13 @@ TEST(driver_ctrl, coalescing_has_packets_first)
         expect_command(&r, "\6\1\2\0\0\0\1\0\0\0", 10);
         EXPECT_EQ(vw_driver_set_coalesce_queue(r.drv, 1, 3, 4), 0);
         expect_command(&r, "\6\2\1\0\0\0\4\0\0\0\3\0\0\0", 14);
+        sd_lock(&r.dev);
         memcpy(r.dev.answer, "\x7\0\0\0\x8\0\0\0", 8);
+        sd_unlock(&r.dev);
         EXPECT_EQ(vw_driver_get_coalesce_queue(r.drv, 1, &usecs, &frames), 0);
         EXPECT_EQ(frames, 7);
         EXPECT_EQ(usecs, 8);
-        r.dev.ctrl = SD_NACK; /* T-COAL-07: the values of a refusal mean nothing */
+        sd_ctrl(&r.dev, SD_NACK); /* T-COAL-07: the values of a refusal mean nothing */
         EXPECT_EQ(vw_driver_get_coalesce_queue(r.drv, 1, &usecs, &frames), -EIO);
         EXPECT_EQ(frames, 7);
         EXPECT_EQ(vw_driver_set_coalesce_queue(r.drv, 2, 3, 4), -EINVAL);
@@ -258,7 +272,7 @@ TEST(driver_ctrl, settings_of_a_pair_of_numbers_are_one_command)
         expect_command(&r, "\6\0\x10\0\0\0\x40\0\0\0", 10);
         EXPECT_EQ(vw_driver_get(r.drv, 1, VW_KEY_TX_USECS, &v), 0);
         EXPECT_EQ(v, 64);
-        r.dev.ctrl = SD_NACK;
+        sd_ctrl(&r.dev, SD_NACK);
         s[0].value = 65;
         EXPECT_EQ(vw_driver_set(r.drv, s, 2, &why), -EIO);
         EXPECT_EQ(vw_driver_get(r.drv, 1, VW_KEY_TX_USECS, &v), 0);
@@ -323,7 +337,7 @@ TEST(driver_ctrl, a_refused_number_of_pairs_changes_nothing)
         rig_init(&r);
         r.config.pairs = 2;
         rig_start(&r);
-        r.dev.ctrl = SD_NACK;
+        sd_ctrl(&r.dev, SD_NACK);
         EXPECT_EQ(vw_driver_set(r.drv, &s, 1, &why), -EIO);
         EXPECT_EQ(vw_driver_get(r.drv, -1, VW_KEY_QUEUES, &v), 0);
         EXPECT_EQ(v, 2);
