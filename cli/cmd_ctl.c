@@ -27,8 +27,8 @@ static const struct opt rows[] = {
         ROW_FLAG(struct ctl_options, json, "json", "the answer as JSON"),
         ROW_FLAG(struct ctl_options, prometheus, "prometheus", "stats in Prometheus' text format"),
         ROW(struct ctl_options, watch_ms, OPT_UNSIGNED, "watch", "MS", NULL,
-            "stats as rates, again every MS milliseconds (bare: 1000) until SIGINT", .optional = "1000",
-            .least = WATCH_MS_LEAST, .greatest = WATCH_MS_MOST),
+            "stats as rates (with --json as they are), every MS milliseconds (bare: 1000) until SIGINT",
+            .optional = "1000", .least = WATCH_MS_LEAST, .greatest = WATCH_MS_MOST),
 };
 
 static const struct opt_group group = { .rows = rows, .n_rows = ARRAY_LEN(rows), .into = &options };
@@ -168,7 +168,6 @@ static void paint_rates(const json_t *before, const json_t *after)
         } else {
                 printf("%s\n", text);
         }
-        fflush(stdout);
         free(text);
 }
 
@@ -180,10 +179,14 @@ static int watch(void)
 
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
-        if (isatty(STDOUT_FILENO))
+        if (isatty(STDOUT_FILENO) && !options.json)
                 fputs("\033[2J", stdout);
         while ((status = call("stats", NULL, -1, &after)) == STATUS_OK) {
-                paint_rates(before.value ? before.value : after.value, after.value);
+                if (options.json)
+                        printf("%s\n", after.raw);
+                else
+                        paint_rates(before.value ? before.value : after.value, after.value);
+                fflush(stdout);
                 ctl_reply_done(&before);
                 before = after;
                 if (!interrupted)
@@ -340,6 +343,9 @@ static int run(const char *const *words)
         if ((options.watch_ms || options.prometheus) && command->run != run_stats)
                 return opts_refuse("vwire ctl", "--%s goes with stats only",
                                    options.prometheus ? "prometheus" : "watch");
+        if (options.prometheus && (options.json || options.watch_ms))
+                return opts_refuse("vwire ctl", "--prometheus and --%s do not go together",
+                                   options.json ? "json" : "watch");
         path = words[0];
         status = command->run(words + 2);
         if (fd >= 0)

@@ -326,40 +326,57 @@ static void show_progress(const struct phase *p, const struct sample *last, cons
                 (double)packets_between(last, now) / seconds_between(last, now), moves ? "\033[K" : "\n");
 }
 
+#define TICK_MS       250
+#define BEGUN_PACKETS 100 /* a handshake and a few lookups are not traffic yet */
+
+/* The phase begins when traffic does: sockperf calibrates its clock for a while. */
+static int on_tick(struct demo *d, struct phase *p, struct sample *last, unsigned tick)
+{
+        struct sample now;
+        int status = check_alive(d);
+
+        if (status < 0)
+                status = take_sample(d, &now);
+        if (status >= 0)
+                return status;
+        if (packets_between(&p->before, &now) < BEGUN_PACKETS)
+                p->before = *last = now;
+        if (isatty(STDERR_FILENO) || tick % (1000 / TICK_MS) == 0) {
+                if (now.time > last->time)
+                        show_progress(p, last, &now);
+                *last = now;
+        }
+        return -1;
+}
+
 /* What the tool prints until it ends, with progress meanwhile.  -1 to go on. */
-static int watch_tool(struct demo *d, struct child *tool, const struct phase *p, FILE *output)
+static int watch_tool(struct demo *d, struct child *tool, struct phase *p, FILE *output)
 {
         uint64_t deadline = end_now() + (options.seconds * 1000ULL + TOOL_SLACK_MS) * 1000000;
-        struct sample last = p->before, now;
+        struct sample last = p->before;
+        unsigned tick = 0;
 
-        for (;;) {
+        while (end_now() < deadline) {
                 struct pollfd fds[] = {
                         {.fd = tool->out,  .events = POLLIN},
                         { .fd = stop_fd(), .events = POLLIN}
                 };
-                int status = -1, n = poll(fds, ARRAY_LEN(fds), 1000);
+                int n = poll(fds, ARRAY_LEN(fds), TICK_MS), status = -1;
                 char part[4096];
+                ssize_t len;
 
                 if (n == 0 || fds[1].revents)
-                        status = check_alive(d);
-                if (status < 0 && n == 0)
-                        status = take_sample(d, &now);
+                        status = on_tick(d, p, &last, ++tick);
                 if (status >= 0)
                         return status;
-                if (n == 0) {
-                        show_progress(p, &last, &now);
-                        last = now;
-                }
-                if (end_now() > deadline)
-                        return fail("%s does not end", tool->name);
-                if (fds[0].revents) {
-                        ssize_t len = read(tool->out, part, sizeof(part));
-
-                        if (len <= 0)
-                                return -1;
-                        fwrite(part, 1, (size_t)len, output);
-                }
+                if (!fds[0].revents)
+                        continue;
+                len = read(tool->out, part, sizeof(part));
+                if (len <= 0)
+                        return -1;
+                fwrite(part, 1, (size_t)len, output);
         }
+        return fail("%s does not end", tool->name);
 }
 
 static int measure(struct demo *d, struct phase *p, const char *const *argv, char **ret_text)

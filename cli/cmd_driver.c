@@ -121,20 +121,17 @@ static const struct ctl_ops ctl_ops = {
 
 /* ---- set-up ---- */
 
-static int listen_or_dial(struct driver *d)
+static int make_listener(struct driver *d)
 {
         const char *path = end_options.socket_path, *why;
 
-        if (!options.server) {
-                log_say(VW_LOG_INFO, "driver", "connecting path=%s", path);
+        if (!options.server)
                 return -1;
-        }
         if (sock_listen(&d->listener, path, 0600, (gid_t)-1, &why) < 0) {
                 log_say(VW_LOG_ERROR, "driver", "%s", why);
                 return STATUS_FAILED;
         }
         stop_removes(path);
-        log_say(VW_LOG_INFO, "driver", "listening path=%s", path);
         return -1;
 }
 
@@ -221,12 +218,14 @@ static int run(void)
         if (status < 0)
                 status = end_open_port(&d.end, 0);
         if (status < 0)
-                status = listen_or_dial(&d);
+                status = make_listener(&d);
         if (status < 0)
                 status = join(&d);
         if (status < 0)
                 status = end_open_ctl(&d.end, &ctl_ops, &d);
         if (status < 0) {
+                log_say(VW_LOG_INFO, "driver", "%s path=%s", options.server ? "listening" : "connecting",
+                        end_options.socket_path);
                 end_ready(&d.end);
                 loop(&d);
                 status = STATUS_OK;

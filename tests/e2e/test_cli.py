@@ -99,6 +99,8 @@ USAGE_ERRORS = [
     ("ctl /a link sideways", "vwire ctl: link sideways is not one of up, down"),
     ("ctl /a get --watch", "vwire ctl: --watch goes with stats only"),
     ("ctl /a stats --watch=5", "vwire ctl: --watch=5 is under the limit 100"),
+    ("ctl /a stats --json --prometheus", "vwire ctl: --prometheus and --json do not go together"),
+    ("ctl /a stats --watch --prometheus", "vwire ctl: --prometheus and --watch do not go together"),
     ("demo --seconds=0", "vwire demo: --seconds=0 is under the limit 1"),
     ("driver --socket-path=/a", "vwire driver: --port=PORT is missing: see vwire driver --help"),
     ("driver --port=null", "vwire driver: --socket-path=PATH is missing: see vwire driver --help"),
@@ -387,6 +389,32 @@ def watch_goes_on_until_sigint():
         p.send_signal(signal.SIGINT)
         expect_eq(p.wait(SLOW), 0)
         p.stdout.close()
+
+
+@test
+def watch_in_json_is_a_line_each_time():
+    with Device() as d:
+        p = subprocess.Popen([VWIRE, "ctl", d.ctl, "stats", "--json", "--watch=100"], stdout=subprocess.PIPE, text=True)
+        uptimes = [json.loads(p.stdout.readline())["uptime_us"] for _ in range(3)]
+        expect(uptimes[0] < uptimes[1] < uptimes[2], uptimes)
+        p.send_signal(signal.SIGINT)
+        expect_eq(p.wait(SLOW), 0)
+        p.stdout.close()
+
+
+@test
+def on_a_terminal_watch_repaints_in_place():
+    with Device() as d:
+        main_end, end = os.openpty()
+        p = subprocess.Popen([VWIRE, "ctl", d.ctl, "stats", "--watch=100"], stdout=end)
+        text = b""
+        while text.count(b"\x1b[H") < 3:
+            text += os.read(main_end, 4096)
+        p.send_signal(signal.SIGINT)
+        expect_eq(p.wait(SLOW), 0)
+        expect_eq(text.count(b"\x1b[2J"), 1)
+        for fd in main_end, end:
+            os.close(fd)
 
 
 @test
