@@ -10,7 +10,8 @@
  * What the specification leaves open:
  * - SET_OWNER may come again.  RESET_OWNER stops and disables all rings and forgets nothing else.
  * - RESET_DEVICE, and SET_STATUS with 0, stop all rings and forget their set-up, their enabling and the virtio features;
- *   memory, call and err fds and protocol features stay.
+ *   memory, call and err fds and protocol features stay.  GET_VRING_BASE still tells where they stopped: QEMU 7.2 asks after it has
+ *   set the status to 0, and starts there again.
  * - A ring starts when its size, addresses and kick fd are known, the features are set and memory is there, in whatever order that
  *   comes.  Addresses that are not mapped are waited for.  GET_VRING_BASE stops it and forgets the kick fd only: a new one
  *   starts it again where it was.  A new kick fd for a ring that runs stops and starts it.

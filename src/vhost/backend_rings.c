@@ -26,6 +26,11 @@ static uint32_t ring_base(const struct vu_backend *be, const struct vu_vring *v)
         return packed(be) ? PACKED_BASE_FRESH : 0;
 }
 
+static uint32_t answer_base(const struct vu_backend *be, const struct vu_vring *v)
+{
+        return v->was_reset && !v->has_base ? v->stopped_at : ring_base(be, v);
+}
+
 /* ---- starting and stopping ---- */
 
 static unsigned index_of(const struct vu_backend *be, const struct vu_vring *v)
@@ -102,7 +107,11 @@ void vu_rings_reset(struct vu_backend *be)
                 struct vu_vring *v = &be->vring[i];
 
                 set_kick(v, false, -1);
-                *v = (struct vu_vring){ .kick = -1, .has_call = v->has_call, .has_err = v->has_err };
+                *v = (struct vu_vring){ .kick = -1,
+                                        .has_call = v->has_call,
+                                        .has_err = v->has_err,
+                                        .was_reset = true,
+                                        .stopped_at = answer_base(be, v) };
         }
 }
 
@@ -174,7 +183,7 @@ int vu_on_get_vring_base(struct vu_backend *be, struct vu_msg *msg)
 
         stop(be, v);
         set_kick(v, false, -1);
-        msg->state.num = ring_base(be, v);
+        msg->state.num = answer_base(be, v);
         return 0;
 }
 

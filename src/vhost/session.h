@@ -7,7 +7,9 @@
 struct vu_vring {
         struct vq_config cfg; /* features are filled in at the start */
         bool has_size, has_addr, has_base, has_kick;
-        bool running; /* started, and not stopped since */
+        bool running;        /* started, and not stopped since */
+        bool was_reset;      /* stopped by a reset of the device, at: */
+        uint32_t stopped_at; /* what GET_VRING_BASE still tells, though a new start begins afresh */
         bool has_call, has_err;
         int kick; /* ours; -1: none, or polling when has_kick */
 };

@@ -437,6 +437,7 @@ TEST(backend, reset_device_and_status_zero_forget_the_rings_and_the_features)
                 memory = mock_hello_with_memory(&s, ALL, 4);
                 EXPECT_EQ(mock_u64_fd(&s, VHOST_USER_SET_VRING_CALL, 0, notifier), ACCEPTED);
                 mock_ring_up(&s, 0);
+                s.dev.stop_base = 5;
                 EXPECT_EQ(mock_u64(&s, VHOST_USER_SET_STATUS, 15), ACCEPTED);
                 EXPECT_EQ(answer(&s, VHOST_USER_GET_STATUS), 15);
                 if (how)
@@ -445,11 +446,15 @@ TEST(backend, reset_device_and_status_zero_forget_the_rings_and_the_features)
                         EXPECT_EQ(mock_u64(&s, VHOST_USER_SET_STATUS, 0), ACCEPTED);
                 EXPECT_EQ(s.dev.resets, 1);
                 EXPECT(!s.dev.vring[0].running && s.dev.vring[0].call >= 0 && s.dev.map);
-                EXPECT_EQ(get_base(&s, 0), 0);
-                mock_ring_up(&s, 0);
+                EXPECT_EQ(get_base(&s, 0), 5); /* QEMU 7.2 asks only now */
+                EXPECT_EQ(get_base(&s, 1), 0);
+                EXPECT_EQ(mock_state(&s, VHOST_USER_SET_VRING_NUM, 0, 16), ACCEPTED);
+                EXPECT_EQ(mock_addr(&s, 0, MOCK_UVA, MOCK_UVA + 512, MOCK_UVA + 1024), ACCEPTED);
+                EXPECT_EQ(mock_u64(&s, VHOST_USER_SET_VRING_KICK, 0 | VU_VRING_NOFD), ACCEPTED);
                 EXPECT(!s.dev.vring[0].running); /* not before SET_FEATURES */
                 EXPECT_EQ(mock_u64(&s, VHOST_USER_SET_FEATURES, features_device()), ACCEPTED);
                 EXPECT(s.dev.vring[0].running);
+                EXPECT_EQ(s.dev.vring[0].cfg.base, 0); /* and afresh, where nobody says otherwise */
                 close(memory);
                 mock_close(&s);
                 close(notifier);
