@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/atomics.h"
 #include "mem/map.h"
 #include "mem/mapping.h"
+#include "scale.h"
 #include "test.h"
 #include "vwire/types.h"
 
@@ -480,6 +483,49 @@ TEST(map, shrunk_file_reads_as_zeros_and_marks_every_map_with_it_gone)
         sigaction(SIGBUS, &old, NULL);
         close(fd);
         close(sound_fd);
+}
+
+static void *map_and_unmap(void *arg)
+{
+        bool *stop = arg;
+        int fd = new_file(PAGE);
+
+        while (!load_relaxed(stop)) {
+                struct mem_map *map = new_map(&(struct mem_region_spec){ .size = PAGE, .fd = fd }, 1);
+
+                *(volatile uint8_t *)mem_map_ptr(map, 0, 1) = 1;
+                EXPECT(!mem_map_gone(map));
+                mem_map_put(map);
+        }
+        close(fd);
+        return NULL;
+}
+
+/* hostile B21: the handler walks the list while others change it */
+TEST(map, faults_are_mended_while_another_thread_maps_and_unmaps)
+{
+        struct sigaction sa = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO }, old;
+        const uint64_t n = test_scale(500, 100000);
+        bool stop = false;
+        pthread_t thread;
+
+        sigaction(SIGBUS, &sa, &old);
+        EXPECT_EQ(pthread_create(&thread, NULL, map_and_unmap, &stop), 0);
+        for (uint64_t i = 0; i < n; i++) {
+                int fd = new_file(2 * PAGE);
+                struct mem_map *map = new_map(&(struct mem_region_spec){ .size = 2 * PAGE, .fd = fd }, 1);
+                volatile uint8_t *p = mem_map_ptr(map, 0, 1);
+
+                p[PAGE] = 1;
+                EXPECT_EQ(ftruncate(fd, 0), 0);
+                EXPECT_EQ(p[PAGE], 0);
+                EXPECT(mem_map_gone(map));
+                mem_map_put(map);
+                close(fd);
+        }
+        store_relaxed(&stop, true);
+        pthread_join(thread, NULL);
+        sigaction(SIGBUS, &old, NULL);
 }
 
 /* Huge pages: sizes and offsets are rounded to the file's page, not to ours.  Needs two of them free. */
