@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "driver/driver.h"
+#include "net/offload.h"
 
 static int number(struct vw_driver *drv, uint8_t class_id, uint8_t command, uint64_t value)
 {
@@ -149,7 +150,7 @@ static void set_rx_features(struct vw_driver *drv, uint64_t features)
 VW_API int vw_driver_set_offloads(struct vw_driver *drv, uint32_t offloads)
 {
         uint64_t all = drv->net.features & DRV_GUEST_OFFLOADS;
-        uint64_t on = features_closed(drv->net.features & ~(all & ~drv_guest_features(offloads)));
+        uint64_t on = features_closed(drv->net.features & ~(all & ~net_offloads_rx_features(offloads)));
         uint64_t old = drv->net.rx_features;
         int r;
 

@@ -16,6 +16,7 @@
 
 #include "driver/driver.h"
 #include "net/hdr.h"
+#include "net/offload.h"
 
 #define CALL_TIMEOUT_MS  800  /* of one request: a hung device must not keep a program that was told to end */
 #define HELLO_TIMEOUT_MS 3000 /* of all of them together: nor may one that is always just in time */
@@ -27,16 +28,6 @@
          BIT(VHOST_USER_PROTOCOL_F_STATUS))
 
 /* ---- features ---- */
-
-/* Which GUEST_ bits stand for what the program can take. */
-uint64_t drv_guest_features(uint32_t offloads)
-{
-        return (offloads & VW_OFFLOAD_CSUM ? F(guest_csum) : 0) |
-               (offloads & VW_OFFLOAD_TSO4 ? F(guest_tso4) : 0) |
-               (offloads & VW_OFFLOAD_TSO6 ? F(guest_tso6) : 0) |
-               (offloads & VW_OFFLOAD_ECN ? F(guest_ecn) : 0) |
-               (offloads & VW_OFFLOAD_USO ? F(guest_uso4) | F(guest_uso6) : 0);
-}
 
 /* Whether a packet of `longest` bytes finds room in an empty receive ring. */
 static bool rx_fits(uint64_t features, unsigned size, uint32_t longest)
@@ -54,7 +45,7 @@ static uint64_t pick_features(const struct vw_driver *drv)
         const struct vw_driver_config *c = &drv->config;
         uint64_t f = drv->net.offered & features_driver() & c->features;
 
-        f &= ~DRV_GUEST_OFFLOADS | drv_guest_features(c->offloads);
+        f &= ~DRV_GUEST_OFFLOADS | net_offloads_rx_features(c->offloads);
         if (c->pairs == 1)
                 f &= ~F(mq);
         if (!rx_fits(f, c->queue_size, VW_FRAME_MAX + features_hdr_len(f)))

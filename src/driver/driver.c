@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "driver/driver.h"
+#include "net/offload.h"
 
 static int config_check(const struct vw_driver_config *c, const char **ret_why)
 {
@@ -175,14 +176,6 @@ VW_API int vw_driver_dispatch(struct vw_driver *drv)
         return -ENOTCONN;
 }
 
-/* What a transmitted packet may ask for, from the features that say so. */
-static uint32_t tx_offloads(uint64_t features)
-{
-        return (features & F(csum) ? VW_OFFLOAD_CSUM : 0) | (features & F(host_tso4) ? VW_OFFLOAD_TSO4 : 0) |
-               (features & F(host_tso6) ? VW_OFFLOAD_TSO6 : 0) |
-               (features & F(host_ecn) ? VW_OFFLOAD_ECN : 0) | (features & F(host_uso) ? VW_OFFLOAD_USO : 0);
-}
-
 VW_API void vw_driver_info(const struct vw_driver *drv, struct vw_driver_info *ret_info)
 {
         *ret_info = (struct vw_driver_info){ .connected = drv->connected };
@@ -197,5 +190,5 @@ VW_API void vw_driver_info(const struct vw_driver *drv, struct vw_driver_info *r
         ret_info->pairs = drv->net.active;
         ret_info->pairs_max = drv->net.pairs_max;
         ret_info->features = drv->net.features;
-        ret_info->tx_offloads = tx_offloads(drv->net.features);
+        ret_info->tx_offloads = net_offloads_tx(drv->net.features);
 }

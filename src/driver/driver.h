@@ -101,7 +101,6 @@ void drv_guard_stop(struct vw_driver *drv);
 /* connect.c */
 #define DRV_GUEST_GSO      (F(guest_tso4) | F(guest_tso6) | F(guest_ecn) | F(guest_uso4) | F(guest_uso6))
 #define DRV_GUEST_OFFLOADS (DRV_GUEST_GSO | F(guest_csum))
-uint64_t drv_guest_features(uint32_t offloads);
 int drv_ring_make(struct vw_driver *drv, struct vq_driver *vq, unsigned place, unsigned size,
                   struct vq_config *ret_config);
 int drv_ring_tell(struct vw_driver *drv, unsigned index, const struct vq_config *c, int kick, int call);
