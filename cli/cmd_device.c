@@ -1,5 +1,6 @@
 /* `vwire device`: the back end of one virtio-net device, for a VM monitor or another vhost-user front end. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -242,6 +243,8 @@ static int inherit(struct device *d)
                 return -1;
         }
         d->once = true;
+        fcntl(options.fd, F_SETFL, fcntl(options.fd, F_GETFL) | O_NONBLOCK);
+        fcntl(options.fd, F_SETFD, FD_CLOEXEC);
         return serve(d, options.fd) ? -1 : STATUS_FAILED;
 }
 

@@ -47,20 +47,42 @@ static void write_text(enum vw_log_level level, const char *component, const cha
         write_line(line, len);
 }
 
-/* Moves the key=value pairs at the end of the text into an object: {"text":"listening","path":"/run/a.sock"}. */
+/* Cuts the last key=value or key="some words" off the text.  False if it does not end in one. */
+static bool cut_pair(char *text, const char **ret_key, const char **ret_value)
+{
+        size_t len = strlen(text);
+        bool quoted = len && text[len - 1] == '"';
+        char *equals = NULL, *space;
+
+        for (char *c = text + len; c-- > text && !equals;)
+                if (*c == '=' && (!quoted || (c[1] == '"' && c + 2 < text + len)))
+                        equals = c;
+                else if (*c == ' ' && !quoted)
+                        return false;
+        if (!equals)
+                return false;
+        *equals = '\0';
+        space = strrchr(text, ' ');
+        if (!space || !space[1]) {
+                *equals = '=';
+                return false;
+        }
+        if (quoted)
+                text[len - 1] = '\0';
+        *space = '\0';
+        *ret_key = space + 1;
+        *ret_value = equals + 1 + quoted;
+        return true;
+}
+
+/* {"text":"listening","path":"/run/a.sock"}: the pairs at the end become members, but none that is there already. */
 static void split_pairs(char *text, json_t *object)
 {
         json_t *pairs = json_object();
-        char *space;
+        const char *key, *value;
 
-        while ((space = strrchr(text, ' '))) {
-                char *equals = strchr(space, '=');
-
-                if (!equals || equals == space + 1)
-                        break;
-                *space = *equals = '\0';
-                json_object_set_new(pairs, space + 1, json_string(equals + 1));
-        }
+        while (cut_pair(text, &key, &value))
+                json_object_set_new(pairs, key, json_string(value));
         json_object_set_new(object, "text", json_string(text));
         json_object_update_missing(object, pairs);
         json_decref(pairs);

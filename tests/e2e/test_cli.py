@@ -144,6 +144,18 @@ def json_logs_are_objects():
 
 
 @test
+def json_logs_have_pairs_with_words_in_them_as_members():
+    with Device("--log-format=json") as d:
+        s = d.connect()
+        get_features(s)
+        s.close()
+        d.said("front end has gone")
+        line = next(json.loads(text) for text in d.lines().splitlines() if "front end has gone" in text)
+        expect_eq(line["text"], "front end has gone")
+        expect(" " in line["why"] and '"' not in line["why"], line)
+
+
+@test
 def log_levels_hold_back():
     d = Device("--log-level=error")
     try:
@@ -302,6 +314,21 @@ def an_inherited_connection_ends_the_program_with_it():
         get_features(ours)
         ours.close()
         expect_eq(d.process.wait(SLOW), 0)
+
+
+# hostile K15
+@test
+def half_a_message_on_an_inherited_connection_does_not_delay_the_end():
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with Device(f"--fd={theirs.fileno()}", socket_path=False, pass_fds=[theirs.fileno()]) as d:
+        get_features(ours)
+        ours.sendall(b"\x01\x00\x00")
+        d.stats()
+        status, seconds = d.end()
+        expect_eq(status, 0)
+        expect(seconds < 0.5, f"took {seconds} s")
+    ours.close()
+    theirs.close()
 
 
 @test
