@@ -107,7 +107,8 @@ struct vw_driver_info {
         uint8_t duplex; /* 0 half, 1 full, 0xff unknown */
         unsigned pairs, pairs_max;
         uint64_t features;
-        uint32_t tx_offloads; /* what you may ask for in vw_tx_pkt.hdr */
+        uint32_t tx_offloads;   /* what you may ask for in vw_tx_pkt.hdr */
+        const char *last_close; /* why the last connection ended, or ""; lives as long as the driver */
 };
 VW_API void vw_driver_info(const struct vw_driver *drv, struct vw_driver_info *ret_info);
 

@@ -113,6 +113,14 @@ static void failed(struct attach *a, const char *why)
         snprintf(a->last_failure, sizeof(a->last_failure), "%s", why);
 }
 
+static const char *last_close(const struct attach *a)
+{
+        struct vw_driver_info d;
+
+        vw_driver_info(a->drv, &d);
+        return d.last_close;
+}
+
 static void lost(struct attach *a, const char *why)
 {
         a->connected = false;
@@ -165,6 +173,7 @@ static void try_connect(struct attach *a)
 /* One device at a time: another that comes is turned away. */
 static void try_accept(struct attach *a)
 {
+        /* cppcheck-suppress nullPointer ; the address is optional */
         int fd = accept4(a->config.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd < 0)
@@ -338,7 +347,7 @@ void attach_step(struct attach *a)
                 }
         }
         if (vw_driver_dispatch(a->drv) == -ENOTCONN)
-                lost(a, "connection lost");
+                lost(a, last_close(a));
         if (!a->connected && a->retry_at <= clock_ns())
                 try_connect(a);
 }

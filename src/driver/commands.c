@@ -231,13 +231,14 @@ void drv_ctrl_setup(struct vw_driver *drv)
         if (drv->net.pairs > 1 && drv->net.features & F(mq)) {
                 int r = vw_driver_set_pairs(drv, drv->net.pairs);
 
-                say(r, "serve several queue pairs");
+                if (r != -ENOTSUP) /* no control queue: then the rings that are enabled say it */
+                        say(r, "serve several queue pairs");
                 if (r == -EIO)
                         vw_driver_set_pairs(drv, 1);
         }
         if (c->promisc)
                 say(vw_driver_set_promisc(drv, true), "receive everything");
-        if (memcmp(c->mac, zero, sizeof(zero)) && drv->net.features & F(ctrl_mac_addr))
+        if (memcmp(c->mac, zero, sizeof(zero)) != 0 && drv->net.features & F(ctrl_mac_addr))
                 say(vw_driver_set_mac(drv, c->mac), "take our MAC");
         if (c->tx_usecs && c->tx_frames)
                 say(vw_driver_set_coalesce(drv, VW_TX, c->tx_usecs, c->tx_frames), "coalesce tx interrupts");

@@ -69,7 +69,7 @@ static void pick_mac(struct vw_driver *drv, uint64_t *features, const uint8_t of
                 log_warn("driver", "the device's MAC is no station's: not used");
                 *features &= ~F(mac);
         }
-        if (memcmp(drv->config.mac, zero, sizeof(zero)))
+        if (memcmp(drv->config.mac, zero, sizeof(zero)) != 0)
                 memcpy(mac, drv->config.mac, 6);
         else if (*features & F(mac))
                 memcpy(mac, offered, 6);

@@ -342,8 +342,8 @@ VW_API int vw_driver_connect(struct vw_driver *drv, int fd, const char **ret_why
                 drv_run_on_owner(&drv->pairs[i], pair_start, &drv->pairs[i]);
         }
         drv_ctrl_setup(drv);
-        log_info("driver", "connected pairs=%u features=0x%llx", drv->net.pairs,
-                 (unsigned long long)drv->net.features);
+        log_debug("driver", "rings are up pairs=%u features=0x%llx", drv->net.pairs,
+                  (unsigned long long)drv->net.features);
         if (drv->ops.changed)
                 drv->ops.changed(drv->config.ctx);
         return 0;

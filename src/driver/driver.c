@@ -171,14 +171,14 @@ VW_API int vw_driver_dispatch(struct vw_driver *drv)
                 return r;
         if (!drv->connected || !drv->lost)
                 return 0;
-        log_warn("driver", "the device has left: %s", drv->last_close);
+        log_debug("driver", "the device has left: %s", drv->last_close);
         vw_driver_disconnect(drv);
         return -ENOTCONN;
 }
 
 VW_API void vw_driver_info(const struct vw_driver *drv, struct vw_driver_info *ret_info)
 {
-        *ret_info = (struct vw_driver_info){ .connected = drv->connected };
+        *ret_info = (struct vw_driver_info){ .connected = drv->connected, .last_close = drv->last_close };
         if (!drv->connected)
                 return;
         memcpy(ret_info->mac, drv->net.mac, sizeof(ret_info->mac));

@@ -112,14 +112,14 @@ static void say(struct question *q, const char *fmt, ...) __attribute__((format(
 
 static void say(struct question *q, const char *fmt, ...)
 {
-        size_t used = MIN((size_t)q->n, q->len);
         va_list ap;
-        int n;
 
         va_start(ap, fmt);
-        n = vsnprintf(q->buf + used, q->len - used, fmt, ap);
+        if (q->n < (int)q->len)
+                q->n += vsnprintf(q->buf + q->n, q->len - (size_t)q->n, fmt, ap);
+        else
+                q->n += vsnprintf(NULL, 0, fmt, ap);
         va_end(ap);
-        q->n += n > 0 ? n : 0;
 }
 
 static void say_tx(struct question *q)
