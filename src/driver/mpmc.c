@@ -3,6 +3,7 @@
 #include "driver/mpmc.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "base/atomics.h"
@@ -58,6 +59,12 @@ bool mpmc_push(struct mpmc *q, uint32_t value)
         c->value = value;
         store_release(&c->turn, ticket + 1);
         return true;
+}
+
+void mpmc_put(struct mpmc *q, uint32_t value)
+{
+        while (!mpmc_push(q, value))
+                sched_yield(); /* that reader was interrupted: it may need this CPU */
 }
 
 bool mpmc_pop(struct mpmc *q, uint32_t *ret_value)

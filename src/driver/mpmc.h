@@ -23,6 +23,9 @@ void mpmc_done(struct mpmc *q); /* a zeroed one too */
 
 /* False: full. */
 bool mpmc_push(struct mpmc *q, uint32_t value);
+/* For a queue that holds all the numbers there are, so it cannot be full; but a reader of a lap ago may have drawn its ticket and
+ * not passed its turn on yet.  Waits for that one store. */
+void mpmc_put(struct mpmc *q, uint32_t value);
 /* False: empty. */
 bool mpmc_pop(struct mpmc *q, uint32_t *ret_value);
 

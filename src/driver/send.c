@@ -31,7 +31,7 @@ VW_API int vw_driver_send(struct vw_driver *drv, unsigned pair, const struct vw_
         if (!mpmc_pop(&q->cells_free, &cell))
                 return -EAGAIN;
         if (flow && !flow_charge(&flow->account, (uint32_t)len)) {
-                check(mpmc_push(&q->cells_free, cell));
+                mpmc_put(&q->cells_free, cell);
                 return -EAGAIN;
         }
         iov_to_buf(iov, n_iov, 0, cell_frame(q, cell), len);
