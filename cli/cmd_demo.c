@@ -3,9 +3,7 @@
  * sockperf see, beside what the ends count.
  *
  *      iperf3 client | kernel | TAP | vwire driver ==== socket, rings ==== vwire device | TAP | kernel | iperf3 server
- *
- * Nothing is left behind, however it ends: namespaces and TAPs live as long as the processes in them, sockets lie in a /tmp
- * that only they see, and the kernel kills the children with their parent. */
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,23 +15,17 @@
 #include "child.h"
 #include "cli.h"
 #include "ctl/client.h"
-#include "ctl/sock.h"
 #include "end.h"
+#include "link.h"
 #include "measure.h"
 #include "netns.h"
 #include "opts.h"
 #include "stop.h"
 #include "vwire/stats.h"
 
-#define SOCKET         "/tmp/vhost-user.sock"
-#define TAP            "vwire0"
-#define DRIVER_ADDRESS "192.0.2.1" /* RFC 5737: for documentation, so nobody's */
-#define DEVICE_ADDRESS "192.0.2.2"
-#define IPERF_PORT     5201
-#define SOCKPERF_PORT  11111
-#define STARTING_MS    10000 /* sanitizer builds on a busy machine are slow to start */
-#define TOOL_SLACK_MS  10000 /* what a tool may take on top of the time that it measures */
-#define GRACE_MS       400   /* for the children's orderly stop */
+#define IPERF_PORT    5201
+#define SOCKPERF_PORT 11111
+#define TOOL_SLACK_MS 10000 /* what a tool may take on top of the time that it measures */
 
 static struct demo_options {
         unsigned seconds;
@@ -78,32 +70,11 @@ struct phase {
         struct sample before, after;
 };
 
-/* An end of the link, and the namespace that it gives a NIC. */
-struct half {
-        int netns, config; /* config: a socket to set its interfaces */
-        struct child end;
-        const char *name, *log, *ctl_path, *address;
-        int ctl; /* control connection */
-};
-
 struct demo {
-        struct half device, driver;
+        struct link link;
         struct child iperf, sockperf; /* servers, at the device's side */
         struct phase phases[N_PHASES];
 };
-
-/* ---- errors ---- */
-
-static void print_log(const struct half *half)
-{
-        char line[512];
-        FILE *f = fopen(half->log, "re");
-
-        while (f && fgets(line, sizeof(line), f))
-                fprintf(stderr, "%s| %s", half->name, line);
-        if (f)
-                fclose(f);
-}
 
 static int fail(const char *fmt, const char *detail)
 {
@@ -111,34 +82,9 @@ static int fail(const char *fmt, const char *detail)
         return STATUS_FAILED;
 }
 
-/* Told to stop, or an end is gone: there is no point in going on.  -1: all is well. */
-static int check_alive(struct demo *d)
-{
-        struct pollfd stop = { .fd = stop_fd(), .events = POLLIN };
-        struct half *halves[] = { &d->device, &d->driver };
-
-        if (poll(&stop, 1, 0) > 0)
-                return fail("%s", "interrupted");
-        for (unsigned i = 0; i < ARRAY_LEN(halves); i++)
-                if (!child_runs(&halves[i]->end)) {
-                        print_log(halves[i]);
-                        return fail("the %s ended too early", halves[i]->name);
-                }
-        return -1;
-}
-
 /* ---- set-up ---- */
 
-static int make_half(struct half *half)
-{
-        half->netns = netns_new();
-        if (half->netns < 0)
-                return fail("no network namespace may be made here: %s", strerror(-half->netns));
-        half->config = netns_socket(half->netns);
-        return half->config < 0 ? fail("no socket: %s", strerror(-half->config)) : -1;
-}
-
-static int start(struct child *c, const char *name, const struct half *half, const char *log, bool piped,
+static int start(struct child *c, const char *name, const struct link_half *half, const char *log, bool piped,
                  const char *const *argv)
 {
         int r = child_start(c, name, half->netns, log, piped, argv);
@@ -146,121 +92,33 @@ static int start(struct child *c, const char *name, const struct half *half, con
         return r < 0 ? fail("a process cannot be started: %s", strerror(-r)) : -1;
 }
 
-static int start_ends(struct demo *d)
+static bool servers_listen(void *ctx)
 {
-        static const char *const device[] = { "/proc/self/exe",        "device",
-                                              "--socket-path=" SOCKET, "--port=tap:" TAP,
-                                              "--ctl=/tmp/device.ctl", NULL };
-        static const char *const driver[] = { "/proc/self/exe",        "driver",
-                                              "--socket-path=" SOCKET, "--port=tap:" TAP,
-                                              "--ctl=/tmp/driver.ctl", NULL };
-        int status = start(&d->device.end, "device", &d->device, d->device.log, false, device);
+        struct demo *d = ctx;
 
-        return status < 0 ? start(&d->driver.end, "driver", &d->driver, d->driver.log, false, driver)
-                          : status;
-}
-
-/* Waits, looking every 10 ms, for `ready`. */
-static int wait_for(struct demo *d, bool (*ready)(struct demo *d), const char *what)
-{
-        uint64_t deadline = end_now() + STARTING_MS * 1000000ULL;
-        int status;
-
-        while ((status = check_alive(d)) < 0) {
-                if (ready(d))
-                        return -1;
-                if (end_now() > deadline) {
-                        print_log(&d->device);
-                        print_log(&d->driver);
-                        return fail("gave up waiting for %s", what);
-                }
-                poll(NULL, 0, 10);
-        }
-        return status;
-}
-
-static bool ends_have_taps(struct demo *d)
-{
-        return netif_set_address(d->device.config, TAP, d->device.address, 24) == 0 &&
-               netif_set_address(d->driver.config, TAP, d->driver.address, 24) == 0;
-}
-
-static bool reach_ctl(struct half *half)
-{
-        if (half->ctl < 0)
-                half->ctl = sock_dial(half->ctl_path);
-        return half->ctl >= 0;
-}
-
-static bool ends_answer(struct demo *d)
-{
-        return reach_ctl(&d->device) && reach_ctl(&d->driver);
-}
-
-static bool is_running(struct half *half)
-{
-        struct ctl_reply reply;
-        const char *why, *state;
-        bool running;
-
-        if (ctl_call(half->ctl, "stats", NULL, -1, &reply, &why) < 0)
-                return false;
-        state = json_string_value(json_object_get(reply.value, "state"));
-        running = state && !strcmp(state, "running");
-        ctl_reply_done(&reply);
-        return running;
-}
-
-static bool link_is_up(struct demo *d)
-{
-        return is_running(&d->device) && is_running(&d->driver) && netif_running(d->device.config, TAP) &&
-               netif_running(d->driver.config, TAP);
-}
-
-static bool servers_listen(struct demo *d)
-{
         return child_listens(&d->iperf, IPERF_PORT) && child_listens(&d->sockperf, SOCKPERF_PORT);
 }
 
 static int set_up(struct demo *d)
 {
         static const char *const iperf[] = { "iperf3", "-s", NULL };
-        static const char *const sockperf[] = { "sockperf",     "sr", "--tcp", "-i",
-                                                DEVICE_ADDRESS, "-p", "11111", NULL };
-        int status = make_half(&d->device);
+        static const char *const sockperf[] = { "sockperf",          "sr", "--tcp", "-i",
+                                                LINK_DEVICE_ADDRESS, "-p", "11111", NULL };
+        int status = link_start(&d->link, NULL, NULL);
 
         if (status < 0)
-                status = make_half(&d->driver);
+                status = start(&d->iperf, "iperf3", &d->link.device, "/tmp/iperf3.log", false, iperf);
         if (status < 0)
-                status = start_ends(d);
-        if (status < 0)
-                status = wait_for(d, ends_have_taps, "the TAPs");
-        if (status < 0)
-                status = wait_for(d, ends_answer, "the control sockets");
-        if (status < 0)
-                status = wait_for(d, link_is_up, "the link");
-        if (status < 0)
-                status = start(&d->iperf, "iperf3", &d->device, "/tmp/iperf3.log", false, iperf);
-        if (status < 0)
-                status = start(&d->sockperf, "sockperf", &d->device, "/tmp/sockperf.log", false, sockperf);
-        return status < 0 ? wait_for(d, servers_listen, "iperf3 and sockperf to listen") : status;
+                status = start(&d->sockperf, "sockperf", &d->link.device, "/tmp/sockperf.log", false,
+                               sockperf);
+        return status < 0 ? link_wait(&d->link, servers_listen, d, "iperf3 and sockperf to listen") : status;
 }
 
 static void tear_down(struct demo *d)
 {
-        struct half *halves[] = { &d->driver, &d->device };
-
         child_stop(&d->iperf, 0);
         child_stop(&d->sockperf, 0);
-        for (unsigned i = 0; i < ARRAY_LEN(halves); i++) {
-                child_stop(&halves[i]->end, GRACE_MS);
-                if (halves[i]->ctl >= 0)
-                        close(halves[i]->ctl);
-                if (halves[i]->config >= 0)
-                        close(halves[i]->config);
-                if (halves[i]->netns >= 0)
-                        close(halves[i]->netns);
-        }
+        link_stop(&d->link);
 }
 
 /* ---- measurements ---- */
@@ -274,14 +132,14 @@ static uint64_t number(const json_t *object, const char *name)
 static int take_sample(struct demo *d, struct sample *ret_sample)
 {
         struct sample s = { .time = end_now(),
-                            .device_cpu = child_cpu_us(&d->device.end),
-                            .driver_cpu = child_cpu_us(&d->driver.end) };
+                            .device_cpu = child_cpu_us(&d->link.device.child),
+                            .driver_cpu = child_cpu_us(&d->link.driver.child) };
         struct ctl_reply reply;
         const char *why;
         json_t *queue;
         size_t i;
 
-        if (ctl_call(d->driver.ctl, "stats", NULL, -1, &reply, &why) < 0)
+        if (ctl_call(d->link.driver.ctl, "stats", NULL, -1, &reply, &why) < 0)
                 return fail("the driver does not answer: %s", why);
         json_array_foreach (json_object_get(reply.value, "queues"), i, queue) {
                 const json_t *counters = json_object_get(queue, "counters");
@@ -333,7 +191,7 @@ static void show_progress(const struct phase *p, const struct sample *last, cons
 static int on_tick(struct demo *d, struct phase *p, struct sample *last, unsigned tick)
 {
         struct sample now;
-        int status = check_alive(d);
+        int status = link_check(&d->link);
 
         if (status < 0)
                 status = take_sample(d, &now);
@@ -389,7 +247,7 @@ static int measure(struct demo *d, struct phase *p, const char *const *argv, cha
         if (!output)
                 return fail("%s", "out of memory");
         if (status < 0)
-                status = start(&tool, argv[0], &d->driver, "/tmp/tool.log", true, argv);
+                status = start(&tool, argv[0], &d->link.driver, "/tmp/tool.log", true, argv);
         if (status < 0)
                 status = watch_tool(d, &tool, p, output);
         child_stop(&tool, 0);
@@ -404,7 +262,7 @@ static int measure(struct demo *d, struct phase *p, const char *const *argv, cha
 static int measure_stream(struct demo *d, struct phase *p, bool to_driver)
 {
         char seconds[16], *text = NULL, why[200];
-        const char *const argv[] = { "iperf3", "-c",    DEVICE_ADDRESS,          "-J",
+        const char *const argv[] = { "iperf3", "-c",    LINK_DEVICE_ADDRESS,     "-J",
                                      "-t",     seconds, to_driver ? "-R" : NULL, NULL };
         int status;
 
@@ -419,8 +277,9 @@ static int measure_stream(struct demo *d, struct phase *p, bool to_driver)
 static int measure_round_trips(struct demo *d, struct phase *p)
 {
         char seconds[16], *text = NULL, why[200];
-        const char *const argv[] = { "sockperf",   "pp",         "--tcp", "-i", DEVICE_ADDRESS, "-p", "11111",
-                                     "--full-rtt", "--msg-size", "64",    "-t", seconds,        NULL };
+        const char *const argv[] = { "sockperf", "pp",    "--tcp",      "-i",         LINK_DEVICE_ADDRESS,
+                                     "-p",       "11111", "--full-rtt", "--msg-size", "64",
+                                     "-t",       seconds, NULL };
         int status;
 
         snprintf(seconds, sizeof(seconds), "%u", options.seconds);
@@ -536,27 +395,11 @@ static int report(const struct demo *d)
 static int run(void)
 {
         struct demo d = {
-                .device = {.name = "device",
-                           .log = "/tmp/device.log",
-                           .ctl_path = "/tmp/device.ctl",
-                           .address = DEVICE_ADDRESS,
-                           .netns = -1,
-                           .config = -1,
-                           .ctl = -1,
-                           .end = CHILD_NONE },
-                .driver = { .name = "driver",
-                           .log = "/tmp/driver.log",
-                           .ctl_path = "/tmp/driver.ctl",
-                           .address = DRIVER_ADDRESS,
-                           .netns = -1,
-                           .config = -1,
-                           .ctl = -1,
-                           .end = CHILD_NONE },
                 .iperf = CHILD_NONE,
                 .sockperf = CHILD_NONE,
-                .phases = { [TX] = { .title = "driver to device" },
+                .phases = {[TX] = { .title = "driver to device" },
                            [RX] = { .title = "device to driver" },
-                           [RTT] = { .title = "round trips" }     },
+                           [RTT] = { .title = "round trips" }},
         };
         const char *why;
         int status = -1;
@@ -571,6 +414,7 @@ static int run(void)
                 return fail("%s", why);
         fprintf(stderr, "joining two namespaces by a driver and a device, then 3 x %u s of traffic\n",
                 options.seconds);
+        link_init(&d.link, "vwire demo", 0);
         status = set_up(&d);
         if (status < 0)
                 status = measure_stream(&d, &d.phases[TX], false);

@@ -145,7 +145,7 @@ def test_rr_measures_the_time_that_the_server_takes():
     server = Server(delay=0.010)
     r = load("tcp_rr", 10, 5, 1, server.port, 500)
     assert 10e6 <= r["p50_ns"] < 25e6, r
-    near(r["transactions"], 5 * 500e6 / r["p50_ns"], 60)
+    assert r["transactions"] < 5 * 510e6 / 10e6, r  # five sessions of 10 ms each, at best
 
 
 def test_udp_rr_asks_again_what_was_lost():
