@@ -1,0 +1,41 @@
+# guest.sh: sourced after lib.sh by the tests of real guests: the host's side of guest/steps.sh.
+HOST=10.99.0.1 ME=10.99.0.2
+
+# host_side NS TAP: addresses and an iperf3 server beside the device's TAP
+host_side() {
+	ip -n "$1" addr add $HOST/24 dev "$2"
+	bg ip netns exec "$1" iperf3 -s >"$TMP/iperf.log" 2>&1
+}
+# step NAME: the value that the guest printed
+step() { tr -d '\r' <"$TMP/console" | sed -n "s/^step $1 *//p" | tail -1; }
+saw() { tr -d '\r' <"$TMP/console" 2>/dev/null | grep -aq "^step $1"; }
+# wait_step NAME SECONDS
+wait_step() { until_ok "$2" saw "$1" || { echo "# the guest did not come to '$1'"; tail -15 "$TMP/console" | tr -d '\r' | sed 's/^/# /'; return 1; }; }
+
+# follow_guest NAME NS TAP PACE: walks along with the guest and checks what it says; PACE multiplies the time limits
+follow_guest() {
+	local n=$1 netns=$2 tap=$3 pace=$4
+	check "the guest boots and finds its NIC" wait_step mac $((20 * pace))
+	check "the device runs" running "$n"
+	check "the guest reaches the end of its traffic" wait_step link-test $((60 * pace))
+	check "five pings are answered" equal "$(step ping)" 5
+	check "TCP flows from the guest" above "$(step up)" 1
+	check "TCP flows to the guest" above "$(step down)" 1
+	check "ethtool -K turns segmentation off" equal "$(step tso-off)" off
+	check "TCP flows without offloads" above "$(step up-without-offloads)" 1
+	check "ethtool -L sets two queue pairs" equal "$(step queues)" 2
+	check "TCP flows over two queue pairs" above "$(step up-two-queues)" 1
+	check "ctl link down is taken" "$VWIRE" ctl "$TMP/$n.ctl" link down
+	check "the guest sees the link go down" wait_step link-down $((20 * pace))
+	check "... in time" equal "$(step link-down)" yes
+	check "ctl link up is taken" "$VWIRE" ctl "$TMP/$n.ctl" link up
+	check "the guest sees the link come up" wait_step link-up $((20 * pace))
+	check "the guest finishes" wait_step done $((20 * pace))
+	check "pings are answered again" equal "$(step ping-again)" 3
+	check "the guest saw no receive error" equal "$(step rx_errors)" 0
+	# exact accounting: guest = device = TAP
+	check "the guest received what the device delivered" equal "$(step rx_packets)" "$(stat "$n" 'total("rx","packets")')"
+	check "the device counts what the guest sent" equal "$(step tx_packets)" "$(stat "$n" 'total("tx","packets")+drops("tx")')"
+	check "the TAP received what the device sent" equal "$(net "$netns" "$tap" rx_packets)" "$(stat "$n" 'total("tx","packets")')"
+	check "no queue is broken" equal "$(stat "$n" '[x["broken"] for x in s["queues"] if x["broken"]]')" "[]"
+}
