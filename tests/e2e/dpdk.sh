@@ -4,7 +4,7 @@ dpdk_ready() {
 	need dpdk-testpmd
 	mkdir -p "$TMP/huge"
 	ENDS+=(dpdk_cleanup)
-	echo $((HUGE_BEFORE + 256)) >/proc/sys/vm/nr_hugepages
+	echo $((HUGE_BEFORE + ${HUGE_PAGES:-256})) >/proc/sys/vm/nr_hugepages
 	mount -t hugetlbfs none "$TMP/huge" || skip_all "needs hugetlbfs"
 	[ "$(awk '/HugePages_Free/{print $2}' /proc/meminfo)" -ge 200 ] || skip_all "needs 200 free hugepages"
 }
@@ -16,7 +16,7 @@ testpmd() {
 	eval "IN_$n=$FD"
 	bg stdbuf -oL dpdk-testpmd --lcores '0@0,1@1' --main-lcore 0 --file-prefix="vw$n$$" --no-pci --no-telemetry \
 		--huge-dir "$TMP/huge" --single-file-segments --iova-mode va -m 256 --vdev "$vdev" \
-		-- -i --nb-cores=1 --txd=1024 --rxd=1024 "$@" <"$TMP/$n.in" >"$TMP/$n.out" 2>&1
+		-- -i --nb-cores=1 --total-num-mbufs=16384 --txd=1024 --rxd=1024 "$@" <"$TMP/$n.in" >"$TMP/$n.out" 2>&1
 	until_ok 30 grep -q 'testpmd>' "$TMP/$n.out" || { tail -5 "$TMP/$n.out" | sed 's/^/# /'; return 1; }
 }
 tell() { local v=IN_$1; echo "$2" >&"${!v}"; }
@@ -30,5 +30,6 @@ pmd_stat() {
 }
 dpdk_cleanup() {
 	umount "$TMP/huge" 2>/dev/null
+	rm -rf /var/run/dpdk/vw*$$
 	echo "$HUGE_BEFORE" >/proc/sys/vm/nr_hugepages
 }

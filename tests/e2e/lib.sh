@@ -56,7 +56,7 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-bg() { "$@" & LAST=$!; PIDS+=($LAST); }
+bg() { "$@" <&0 & LAST=$!; PIDS+=($LAST); }
 ns() { ip netns add "$1" && NSES+=("$1") && ip -n "$1" link set lo up; }
 # until SECONDS COMMAND...: polls until the command succeeds
 until_ok() {
