@@ -7,8 +7,8 @@ host_side() {
 	bg ip netns exec "$1" iperf3 -s >"$TMP/iperf.log" 2>&1
 }
 # step NAME: the value that the guest printed
-step() { tr -d '\r' <"$TMP/console" | sed -n "s/^step $1 *//p" | tail -1; }
-saw() { tr -d '\r' <"$TMP/console" 2>/dev/null | grep -aq "^step $1"; }
+step() { tr -d "\r" <"$TMP/console" | sed -n "s/^step $1  *//p" | tail -1; }
+saw() { tr -d '\r' <"$TMP/console" 2>/dev/null | grep -aq "^step $1 "; }
 # wait_step NAME SECONDS
 wait_step() { until_ok "$2" saw "$1" || { echo "# the guest did not come to '$1'"; tail -15 "$TMP/console" | tr -d '\r' | sed 's/^/# /'; return 1; }; }
 

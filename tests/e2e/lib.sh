@@ -48,6 +48,7 @@ cleanup() {
 finish() {
 	local status=$?
 	trap - EXIT
+	[ $FAILED = 0 ] || for log in "$TMP"/*.log; do [ -s "$log" ] && tail -5 "$log" | sed "s|^|# $(basename "$log"): |"; done
 	cleanup
 	[ $status = 0 ] && [ "$CHECKS" != 0 ] || { echo "not ok $((CHECKS + 1)) - the script ran to its end"; CHECKS=$((CHECKS + 1)); FAILED=1; }
 	echo "1..$CHECKS"
