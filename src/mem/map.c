@@ -76,6 +76,7 @@ static int region_init(struct mem_region *region, const struct mem_region_spec *
                         .size = spec->size,
                         .va = mapping->data,
                         .mapping = mapping,
+                        .offset = spec->offset,
                 };
         return r;
 }
@@ -132,13 +133,51 @@ int mem_map_new(const struct mem_region_spec *spec, unsigned n, struct mem_map *
         return r;
 }
 
+static bool same_file(int fd, const struct mem_mapping *mapping)
+{
+        struct stat st;
+
+        return !mapping || (!fstat(fd, &st) && st.st_dev == mapping->st_dev && st.st_ino == mapping->st_ino);
+}
+
+/* The region with spec's addresses and size, or old->n. */
+static unsigned find(const struct mem_map *old, const struct mem_region_spec *spec)
+{
+        unsigned i, n = old ? old->n : 0;
+
+        for (i = 0; i < n; i++) {
+                const struct mem_region *r = &old->region[i];
+
+                if (r->gpa == spec->gpa && r->uva == spec->uva && r->size == spec->size)
+                        break;
+        }
+        return i;
+}
+
+/* The same table, with region i added once more or removed once less. */
+static int map_repeat(const struct mem_map *old, unsigned i, int step, struct mem_map **ret_map,
+                      const char **ret_why)
+{
+        struct mem_map *map = map_copy(old, old->n, 0);
+
+        if (!map)
+                return no_memory(ret_why);
+        map->largest = old->largest;
+        map->region[i].repeats += (unsigned)step;
+        *ret_map = map;
+        return 0;
+}
+
 int mem_map_with(const struct mem_map *old, const struct mem_region_spec *spec, struct mem_map **ret_map,
                  const char **ret_why)
 {
         unsigned n = old ? old->n : 0;
+        unsigned i = find(old, spec);
         struct mem_map *map;
         int r;
 
+        if (i < n && old->region[i].offset == spec->offset && same_file(spec->fd, old->region[i].mapping))
+                return map_repeat(old, i, 1, ret_map, ret_why);
         if (n == VHOST_USER_REGIONS_MAX)
                 return too_many(ret_why);
         map = map_copy(old, n, 1);
@@ -156,26 +195,13 @@ int mem_map_with(const struct mem_map *old, const struct mem_region_spec *spec, 
         return r;
 }
 
-static bool same_file(int fd, const struct mem_mapping *mapping)
-{
-        struct stat st;
-
-        return !mapping || (!fstat(fd, &st) && st.st_dev == mapping->st_dev && st.st_ino == mapping->st_ino);
-}
-
 int mem_map_without(const struct mem_map *old, const struct mem_region_spec *spec, struct mem_map **ret_map,
                     const char **ret_why)
 {
+        unsigned i = find(old, spec);
         struct mem_map *map;
-        unsigned i, n = old ? old->n : 0;
 
-        for (i = 0; i < n; i++) {
-                const struct mem_region *r = &old->region[i];
-
-                if (r->gpa == spec->gpa && r->uva == spec->uva && r->size == spec->size)
-                        break;
-        }
-        if (i == n) {
+        if (!old || i == old->n) {
                 *ret_why = "memory region: not in the table";
                 return -ENOENT;
         }
@@ -183,6 +209,8 @@ int mem_map_without(const struct mem_map *old, const struct mem_region_spec *spe
                 *ret_why = "memory region: in the table with another file";
                 return -ENOENT;
         }
+        if (old->region[i].repeats)
+                return map_repeat(old, i, -1, ret_map, ret_why);
         map = map_copy(old, i, 0);
         if (!map)
                 return no_memory(ret_why);

@@ -18,6 +18,8 @@ struct mem_region {
         /* the mapping behind it: page-aligned, and refcounted apart, since add and remove make new tables of old regions;
          * NULL: borrowed */
         struct mem_mapping *mapping;
+        uint64_t offset;  /* in its file */
+        unsigned repeats; /* how often it was added again: so many removals leave it in place */
 };
 
 struct mem_map {
@@ -40,7 +42,8 @@ int mem_map_new(const struct mem_region_spec *spec, unsigned n, struct mem_map *
                 const char **ret_why);
 
 /* A new map: the old one's regions (old may be NULL) with one more, or without the one that has spec's gpa, uva and size and,
- * if an fd is given (not -1), lies in that file.  -ENOENT if there is none such.  Offsets are not compared. */
+ * if an fd is given (not -1), lies in that file.  -ENOENT if there is none such.  A region that is the same in everything, file and
+ * offset too, may be added again and then has to be removed as often: QEMU 7.2 does both once for each queue pair. */
 int mem_map_with(const struct mem_map *old, const struct mem_region_spec *spec, struct mem_map **ret_map,
                  const char **ret_why);
 int mem_map_without(const struct mem_map *old, const struct mem_region_spec *spec, struct mem_map **ret_map,

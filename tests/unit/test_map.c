@@ -439,6 +439,34 @@ TEST(map, is_left_out_of_core_dumps)
         close(fd);
 }
 
+/* QEMU 7.2 with several queue pairs: each region is added, and removed, once a pair. */
+TEST(map, counts_a_region_that_is_added_again_and_lets_it_go_with_the_last_removal)
+{
+        int fd = new_file(2 * PAGE), other = new_file(2 * PAGE);
+        struct mem_region_spec spec = { .gpa = PAGE, .uva = PAGE, .size = PAGE, .fd = fd };
+        struct mem_region_spec moved = spec, foreign = spec;
+        struct mem_map *one = new_map(&spec, 1), *two, *left, *none;
+        const char *why;
+
+        moved.offset = PAGE;
+        foreign.fd = other;
+        EXPECT_EQ(mem_map_with(one, &moved, &two, &why), -EINVAL); /* the same place, other bytes */
+        EXPECT_EQ(mem_map_with(one, &foreign, &two, &why), -EINVAL);
+        EXPECT_EQ(mem_map_with(one, &spec, &two, &why), 0);
+        EXPECT_EQ(two->n, 1);
+        EXPECT_EQ(mem_map_without(two, &spec, &left, &why), 0);
+        EXPECT_EQ(left->n, 1);
+        EXPECT(mem_map_ptr(left, PAGE, PAGE) == mem_map_ptr(one, PAGE, PAGE));
+        EXPECT_EQ(mem_map_without(left, &spec, &none, &why), 0);
+        EXPECT_EQ(none->n, 0);
+        mem_map_put(one);
+        mem_map_put(two);
+        mem_map_put(left);
+        mem_map_put(none);
+        close(fd);
+        close(other);
+}
+
 static void on_sigbus(int sig, siginfo_t *info, void *context)
 {
         if (!vw_sigbus(info->si_addr))
