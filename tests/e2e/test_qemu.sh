@@ -29,6 +29,24 @@ bg qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 512 -nodefaults
 	-object memory-backend-memfd,id=m,size=512M,share=on -numa node,memdev=m \
 	-chardev socket,id=c,path="$TMP/dev.sock" -netdev vhost-user,id=n0,chardev=c,queues=2 \
 	-device virtio-net-pci,netdev=n0,mq=on,vectors=0 \
-	-kernel "$K" -initrd "$TMP/initrd" -serial file:"$TMP/console" \
+	-kernel "$K" -initrd "$TMP/initrd" -serial file:"$TMP/console" -qmp unix:"$TMP/qmp",server=on,wait=off \
 	-append "console=ttyS0 quiet mitigations=off vw.HOST=$HOST vw.ME=$ME" </dev/null >"$TMP/qemu.out" 2>&1
+# QEMU shows a vhost-user card the link of its own command, not of the device's configuration
+set_link() {
+	python3 - "$TMP/qmp" "$2" <<-'P'
+		import json, socket, sys
+		s = socket.socket(socket.AF_UNIX)
+		s.connect(sys.argv[1])
+		f = s.makefile("rw")
+		f.readline()
+		for c in ({"execute": "qmp_capabilities"},
+		          {"execute": "set_link", "arguments": {"name": "n0", "up": sys.argv[2] == "up"}}):
+		    f.write(json.dumps(c) + "\n")
+		    f.flush()
+		    answer = json.loads(f.readline())
+		    while "return" not in answer and "error" not in answer:
+		        answer = json.loads(f.readline())
+		sys.exit("error" in answer)
+	P
+}
 follow_guest dev $N vwt0 4

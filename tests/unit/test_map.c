@@ -250,8 +250,8 @@ TEST(map, refuses_regions_that_overlap_in_any_way)
 
         for (unsigned i = 0; i < 4; i++) {
                 struct mem_region_spec spec[] = {
-                        {.gpa = 4 * PAGE,      .size = 2 * PAGE,      .fd = fd},
-                        { .gpa = other[i].gpa, .size = other[i].size, .fd = fd}
+                        {.gpa = 4 * PAGE,   .size = 2 * PAGE,      .fd = fd},
+                        { .gpa = other[i].gpa, .uva = 64 * PAGE, .size = other[i].size, .fd = fd }
                 };
                 struct mem_map *map = NULL, *one = new_map(spec, 1);
                 const char *why;
