@@ -43,7 +43,8 @@ struct vw_driver_ops {
         /* Packets of one poll.  Returns how many you took, from the first on: their pieces are yours until you return.  The others
          * are offered again by the next poll with a budget, before newer ones. */
         unsigned (*rx)(void *ctx, unsigned pair, struct vw_rx_pkt *pkts, unsigned n);
-        /* The device is done with these; in orphan mode they were let go at transmission. */
+        /* The device is done with these.  In orphan mode they were let go at transmission, if they lie in one transmit buffer; the
+         * buffer, if you put it back then, is handed out again only when the device is done with it. */
         void (*tx_done)(void *ctx, unsigned pair, void *const *cookies, unsigned n);
         /* A stopped queue takes packets again. */
         void (*tx_wake)(void *ctx, unsigned pair);
@@ -95,7 +96,7 @@ VW_API int vw_driver_connect(struct vw_driver *drv, int fd, const char **ret_why
 VW_API void vw_driver_disconnect(struct vw_driver *drv);
 
 VW_API int vw_driver_fd(const struct vw_driver *drv); /* readable when dispatch has work */
-/* Never waits.  -ENOTCONN once, when the device has left. */
+/* Waits for nothing but the device's answers to what a change of its configuration calls for.  -ENOTCONN once, when it has left. */
 VW_API int vw_driver_dispatch(struct vw_driver *drv);
 VW_API uint64_t vw_driver_deadline(const struct vw_driver *drv); /* call dispatch by then, too */
 
@@ -112,7 +113,8 @@ struct vw_driver_info {
 };
 VW_API void vw_driver_info(const struct vw_driver *drv, struct vw_driver_info *ret_info);
 
-/* Control commands.  0, -ENOTSUP: not negotiated (nothing was sent), -ETIMEDOUT, -EIO: the device refused. */
+/* Control commands.  0, -ENOTSUP: not negotiated (nothing was sent), -ETIMEDOUT, -EIO: the device refused.  Coalescing and the number
+ * of pairs are asked for again at the next connection; filters, MAC and offloads are yours to repeat, in `changed`. */
 VW_API int vw_driver_set_pairs(struct vw_driver *drv, unsigned pairs);
 VW_API int vw_driver_set_promisc(struct vw_driver *drv, bool on);
 VW_API int vw_driver_set_allmulti(struct vw_driver *drv, bool on);

@@ -15,7 +15,7 @@ static void add(uint64_t *counter, uint64_t n)
 
 void lane_init(struct lane *l, struct vw_driver *drv, struct vw_port *port, unsigned index)
 {
-        *l = (struct lane){ .drv = drv, .port = port, .index = index, .fd = -1 };
+        *l = (struct lane){ .drv = drv, .port = port, .index = index, .fd = -1, .look = true };
 }
 
 void lane_done(struct lane *l)
@@ -126,8 +126,12 @@ static unsigned from_port(struct lane *l)
 bool lane_turn(struct lane *l)
 {
         int received = vw_driver_poll(l->drv, l->index, l->full ? 0 : POLL_BUDGET);
-        unsigned sent = from_port(l);
+        unsigned sent = 0;
 
+        /* What woke us was not the port, and nothing that it was given calls for an answer: it would be asked in vain. */
+        if (l->look || received > 0)
+                sent = from_port(l);
+        l->look = true;
         if (received == -EPROTO)
                 __atomic_store_n(&l->error, received, __ATOMIC_RELAXED);
         return received >= POLL_BUDGET || sent > 0;
@@ -152,6 +156,7 @@ void lane_woken(struct lane *l, int events)
 {
         struct vw_pkt none = { .iov = &l->iov[1] };
 
+        l->look = events & VW_WAIT_FD || !(l->watched & EPOLLIN) || l->fd < 0;
         if (events & VW_WAIT_FD)
                 l->full = false; /* ask again */
         if (events & VW_WAIT_FD_ERROR)

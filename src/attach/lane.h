@@ -12,6 +12,7 @@ struct lane {
         unsigned index;
         int fd;              /* the port's that is watched, or -1 */
         uint32_t watched;    /* epoll events */
+        bool look;           /* the port may have frames */
         bool full;           /* the port did not take all: what is left waits in the driver */
         void *buf;           /* an empty transmit buffer, so that a fruitless look at the port costs none */
         bool pending;        /* a frame was read and not yet taken by the driver: */

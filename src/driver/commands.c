@@ -68,7 +68,7 @@ VW_API int vw_driver_set_pairs(struct vw_driver *drv, unsigned pairs)
                 return r;
         }
         enable_pairs(drv, old, pairs, true);
-        drv->net.active = pairs;
+        drv->net.active = drv->pairs_wish = pairs;
         return r;
 }
 
@@ -163,56 +163,6 @@ VW_API int vw_driver_set_offloads(struct vw_driver *drv, uint32_t offloads)
         return r;
 }
 
-/* ---- interrupt coalescing, on the device (5.1.6.5.9) ---- */
-
-static int coalesce(struct vw_driver *drv, uint8_t command, unsigned queue, uint32_t usecs, uint32_t frames)
-{
-        struct net_ctrl cmd = {
-                .class_id = VIRTIO_NET_CTRL_NOTF_COAL,
-                .command = command,
-                .coal = {.queue = (uint16_t)queue, .max_packets = frames, .max_usecs = usecs},
-        };
-
-        return drv_ctrl_command(drv, &cmd, NULL, 0);
-}
-
-VW_API int vw_driver_set_coalesce(struct vw_driver *drv, enum vw_queue_kind kind, uint32_t usecs,
-                                  uint32_t frames)
-{
-        if (kind == VW_CTRL)
-                return -EINVAL;
-        return coalesce(drv,
-                        kind == VW_TX ? VIRTIO_NET_CTRL_NOTF_COAL_TX_SET : VIRTIO_NET_CTRL_NOTF_COAL_RX_SET,
-                        0, usecs, frames);
-}
-
-VW_API int vw_driver_set_coalesce_queue(struct vw_driver *drv, unsigned queue, uint32_t usecs,
-                                        uint32_t frames)
-{
-        if (queue >= 2 * drv->net.active)
-                return -EINVAL;
-        return coalesce(drv, VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET, queue, usecs, frames);
-}
-
-VW_API int vw_driver_get_coalesce_queue(struct vw_driver *drv, unsigned queue, uint32_t *ret_usecs,
-                                        uint32_t *ret_frames)
-{
-        struct net_ctrl cmd = {
-                .class_id = VIRTIO_NET_CTRL_NOTF_COAL,
-                .command = VIRTIO_NET_CTRL_NOTF_COAL_VQ_GET,
-                .coal = { .queue = (uint16_t)queue },
-        };
-        uint8_t answer[8];
-        int r;
-
-        if (queue >= 2 * drv->net.active)
-                return -EINVAL;
-        r = drv_ctrl_command(drv, &cmd, answer, sizeof(answer));
-        if (!r)
-                net_ctrl_get_coal(answer, ret_frames, ret_usecs);
-        return r;
-}
-
 /* ---- after a connection ---- */
 
 static void say(int r, const char *what)
@@ -229,7 +179,7 @@ void drv_ctrl_setup(struct vw_driver *drv)
 
         drv->net.rx_features = drv->net.features;
         if (drv->net.pairs > 1 && drv->net.features & F(mq)) {
-                int r = vw_driver_set_pairs(drv, drv->net.pairs);
+                int r = vw_driver_set_pairs(drv, MIN(drv->pairs_wish, drv->net.pairs));
 
                 if (r != -ENOTSUP) /* no control queue: then the rings that are enabled say it */
                         say(r, "serve several queue pairs");
@@ -240,8 +190,6 @@ void drv_ctrl_setup(struct vw_driver *drv)
                 say(vw_driver_set_promisc(drv, true), "receive everything");
         if (memcmp(c->mac, zero, sizeof(zero)) != 0 && drv->net.features & F(ctrl_mac_addr))
                 say(vw_driver_set_mac(drv, c->mac), "take our MAC");
-        if (c->tx_usecs && c->tx_frames)
-                say(vw_driver_set_coalesce(drv, VW_TX, c->tx_usecs, c->tx_frames), "coalesce tx interrupts");
-        if (c->rx_usecs && c->rx_frames)
-                say(vw_driver_set_coalesce(drv, VW_RX, c->rx_usecs, c->rx_frames), "coalesce rx interrupts");
+        if (drv_coalesce_apply(drv, drv->coalesce_wish, NULL))
+                log_warn("driver", "the device would not coalesce interrupts");
 }

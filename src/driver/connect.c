@@ -328,6 +328,7 @@ VW_API int vw_driver_connect(struct vw_driver *drv, int fd, const char **ret_why
         vu_frontend_init(&drv->fe, fd, CALL_TIMEOUT_MS);
         drv->connected = true;
         drv->lost = false;
+        memset(drv->coalesce, 0, sizeof(drv->coalesce)); /* 5.1.6.5.9.1: a reset device coalesces nothing */
         r = set_up(drv);
         if (r) {
                 *ret_why = drv->fe.why && *drv->fe.why ? drv->fe.why : strerror(-r);

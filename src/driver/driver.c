@@ -22,6 +22,8 @@ static int config_check(const struct vw_driver_config *c, const char **ret_why)
                 *ret_why = "usecs are over the limit 10000";
         else if (c->tx_frames > VW_FRAMES_MAX || c->rx_frames > VW_FRAMES_MAX)
                 *ret_why = "frames are over the limit 1024";
+        else if (c->adaptive)
+                *ret_why = "adaptive coalescing is the device's own choice: there is no command for it";
         else if (!c->ctrl_timeout_ms || !c->watchdog_ms)
                 *ret_why = "a time limit of 0 ms is none";
         else if (c->mac[0] & 1)
@@ -85,7 +87,11 @@ VW_API int vw_driver_new(const struct vw_driver_config *config, struct vw_driver
         drv->config = *config;
         if (config->ops)
                 drv->ops = *config->ops;
-        drv->n_pairs = config->pairs;
+        drv->n_pairs = drv->pairs_wish = config->pairs;
+        for (unsigned i = 0; i < config->pairs; i++) {
+                drv->coalesce_wish[2 * i] = (struct drv_coalesce){ config->rx_usecs, config->rx_frames };
+                drv->coalesce_wish[2 * i + 1] = (struct drv_coalesce){ config->tx_usecs, config->tx_frames };
+        }
         drv->started = clock_now();
         drv->ctrl.kick = drv->ctrl.call = -1;
         drv->arena.fd = -1;

@@ -46,6 +46,11 @@ struct drv_net {
         unsigned active;
 };
 
+/* Interrupt coalescing of a queue. */
+struct drv_coalesce {
+        uint32_t usecs, frames;
+};
+
 struct vw_driver {
         struct vw_driver_config config; /* as last set */
         struct vw_driver_ops ops;
@@ -62,6 +67,8 @@ struct vw_driver {
         struct ev_watch sock_watch, channel_watch, ctrl_watch;
         struct drv_net net;
         struct drv_ctrl ctrl;
+        unsigned pairs_wish; /* switched on at each connection, as far as the device has them */
+        struct drv_coalesce coalesce_wish[2 * VW_QUEUE_PAIRS_MAX], coalesce[2 * VW_QUEUE_PAIRS_MAX];
         uint64_t started;
         uint8_t *guards[VW_QUEUE_PAIRS_MAX + 2]; /* (shared) patterns around what the device writes to */
         unsigned n_guards;
@@ -160,4 +167,11 @@ int drv_ctrl_start(struct vw_driver *drv);
 void drv_ctrl_stop(struct vw_driver *drv);
 int drv_ctrl_command(struct vw_driver *drv, const struct net_ctrl *cmd, uint8_t *result, uint32_t result_len);
 void drv_ctrl_setup(struct vw_driver *drv);
+
+/* coalesce.c */
+struct drv_forced {
+        uint64_t rx, tx; /* pairs for which the command is sent even if it seems to change nothing */
+};
+int drv_coalesce_apply(struct vw_driver *drv, const struct drv_coalesce *want,
+                       const struct drv_forced *forced);
 int drv_ctrl_announce_ack(struct vw_driver *drv);

@@ -234,7 +234,9 @@ uint64_t drv_napi_deadline(const struct drv_pair *p)
                 at = MIN(at, q->orphan_at);
         if (p->napi.now < p->napi.storm_until)
                 at = MIN(at, p->napi.now + STORM_TICK);
-        return MIN(at, p->rx.refill_at);
+        if (p->rx.first == p->rx.n_pkts) /* else the program comes first */
+                at = MIN(at, p->rx.refill_at);
+        return at;
 }
 
 /* What woke us; returns VW_WAIT_*. */
@@ -264,14 +266,15 @@ static int note_event(struct drv_pair *p, const struct epoll_event *ev)
         }
 }
 
-/* Sleeps until something happens, `deadline` at most, and notes what it was.  VW_WAIT_*. */
+/* Sleeps until something happens, `deadline` at most, and notes what it was.  VW_WAIT_*, 0 after a signal. */
 static int sleep_until(struct drv_pair *p, uint64_t deadline, uint64_t now)
 {
         struct epoll_event ev[EVENTS_MAX];
         uint64_t left = clock_until(deadline, now);
         struct timespec t = { .tv_sec = (time_t)(left / NSEC_PER_SEC),
                               .tv_nsec = (long)(left % NSEC_PER_SEC) };
-        int n = epoll_pwait2(p->napi.epfd, ev, EVENTS_MAX, deadline == NEVER ? NULL : &t, NULL), mask = 0;
+        int n = epoll_pwait2(p->napi.epfd, ev, EVENTS_MAX, deadline == NEVER ? NULL : &t, NULL);
+        int mask = n ? 0 : VW_WAIT_TIMEOUT;
 
         for (int i = 0; i < n; i++)
                 mask |= note_event(p, &ev[i]);
@@ -287,6 +290,7 @@ static bool busy_poll(struct drv_pair *p, uint64_t *now)
 
         if (!n->poll_us || !n->worked || !p->up)
                 return false;
+        n->worked = false;
         do {
                 struct epoll_event ev;
 
@@ -309,13 +313,13 @@ static int napi_wait(struct drv_pair *p, uint64_t deadline)
         int mask;
 
         if (busy_poll(p, &now))
-                return sleep_until(p, 0, now) | VW_WAIT_QUEUE;
+                return (sleep_until(p, 0, now) & ~VW_WAIT_TIMEOUT) | VW_WAIT_QUEUE;
         if (drv_napi_arm(p, now))
                 return VW_WAIT_QUEUE;
         until = MIN(deadline, drv_napi_deadline(p));
         mask = sleep_until(p, until, now);
         drv_napi_disarm(p);
-        return mask ? mask : until < deadline ? VW_WAIT_QUEUE : VW_WAIT_TIMEOUT;
+        return mask == VW_WAIT_TIMEOUT && until < deadline ? VW_WAIT_QUEUE : mask;
 }
 
 /* ---- the owner's calls ---- */
@@ -350,7 +354,7 @@ VW_API uint64_t vw_driver_poll_deadline(const struct vw_driver *drv, unsigned pa
 
 VW_API int vw_driver_woken(struct vw_driver *drv, unsigned pair)
 {
-        int mask = sleep_until(&drv->pairs[pair], 0, 0);
+        int mask = sleep_until(&drv->pairs[pair], 0, 0) & ~VW_WAIT_TIMEOUT;
 
         drv_napi_disarm(&drv->pairs[pair]);
         return mask;

@@ -103,7 +103,6 @@ struct drv_txq {
         bool clean_from_rx;
         enum vw_kick kick_mode;
         bool bql_wanted;
-        uint32_t usecs, frames; /* asked of the device; control */
 
         /* transmit buffers; owner */
         uint8_t *buf_base; /* (shared) */
@@ -151,7 +150,6 @@ struct drv_rxq {
         uint32_t buf_len;   /* without MRG_RXBUF: bytes of a buffer */
         uint64_t features;  /* negotiated, less the offloads that were switched off */
         enum vw_rx_buffers mode;
-        uint32_t usecs, frames; /* asked of the device; control */
         struct rxbuf buf;
         struct rxbuf_slab slab;
         struct rxbuf_page *pages;

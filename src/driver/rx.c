@@ -203,9 +203,12 @@ void drv_rx_refill(struct drv_pair *p, unsigned budget)
 {
         struct drv_rxq *q = &p->rx;
         unsigned missing = q->target - q->posted, n = 0;
+        bool retry = p->napi.now >= q->refill_at;
         int r = 0;
 
-        if (q->vq.broken || missing <= MIN(budget, q->target) / 2)
+        if (q->vq.broken)
+                q->refill_at = NEVER;
+        if (q->vq.broken || (missing <= MIN(budget, q->target) / 2 && !retry))
                 return;
         while (n < missing && (r = post_one(p)) == 0)
                 n++;

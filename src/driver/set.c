@@ -2,6 +2,7 @@
  * agree to all; then the owners adopt the rest between two polls. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "driver/driver.h"
 
@@ -61,81 +62,43 @@ static int check_one(const struct vw_driver *drv, const struct vw_setting *s, co
 
 /* ---- what the device must agree to ---- */
 
-/* The pair of numbers of each queue as it will be. */
-struct wish {
-        uint32_t usecs, frames;
-        bool one; /* this queue alone */
-        bool changed;
-};
-
-static void wish_of(const struct drv_pair *p, bool tx, struct wish *w)
+/* Both numbers of a queue travel in one command, so all settings of a set are collected before anything is sent. */
+static bool collect(const struct vw_driver *drv, const struct vw_setting *s, struct drv_coalesce *want,
+                    struct drv_forced *forced)
 {
-        *w = (struct wish){ tx ? p->tx.usecs : p->rx.usecs, tx ? p->tx.frames : p->rx.frames, false, false };
-}
+        bool usecs = s->key == VW_KEY_TX_USECS || s->key == VW_KEY_RX_USECS;
+        bool frames = s->key == VW_KEY_TX_FRAMES || s->key == VW_KEY_RX_FRAMES;
 
-static void keep_wish(struct drv_pair *p, bool tx, const struct wish *w)
-{
-        *(tx ? &p->tx.usecs : &p->rx.usecs) = w->usecs;
-        *(tx ? &p->tx.frames : &p->rx.frames) = w->frames;
-}
-
-static void collect(const struct vw_driver *drv, const struct vw_setting *s, unsigned n, struct wish *wishes)
-{
-        for (unsigned q = 0; q < 2 * drv->n_pairs; q++)
-                wish_of(&drv->pairs[q / 2], q % 2, &wishes[q]);
-        for (unsigned i = 0; i < n; i++) {
-                bool usecs = s[i].key == VW_KEY_TX_USECS || s[i].key == VW_KEY_RX_USECS;
-                bool frames = s[i].key == VW_KEY_TX_FRAMES || s[i].key == VW_KEY_RX_FRAMES;
-
-                for (unsigned q = 0; (usecs || frames) && q < 2 * drv->n_pairs; q++) {
-                        if (!fits(s[i].key, s[i].queue, q))
-                                continue;
-                        *(usecs ? &wishes[q].usecs : &wishes[q].frames) = (uint32_t)s[i].value;
-                        wishes[q].one = s[i].queue >= 0;
-                        wishes[q].changed = true;
-                }
+        for (unsigned q = 0; (usecs || frames) && q < 2 * drv->n_pairs; q++) {
+                if (!fits(s->key, s->queue, q))
+                        continue;
+                *(usecs ? &want[q].usecs : &want[q].frames) = (uint32_t)s->value;
+                *(q % 2 ? &forced->tx : &forced->rx) |= BIT(q / 2);
         }
-}
-
-/* Asks for one queue's wish, or for a direction's; *done counts, so that a refusal can be taken back. */
-static int ask(struct vw_driver *drv, unsigned q, const struct wish *w)
-{
-        if (!drv->connected)
-                return 0;
-        if (w->one)
-                return vw_driver_set_coalesce_queue(drv, q, w->usecs, w->frames);
-        return q < 2 ? vw_driver_set_coalesce(drv, q % 2 ? VW_TX : VW_RX, w->usecs, w->frames) : 0;
+        return usecs || frames;
 }
 
 static int set_coalesce(struct vw_driver *drv, const struct vw_setting *s, unsigned n, const char **ret_why)
 {
-        struct wish wishes[2 * VW_QUEUE_PAIRS_MAX], old;
-        unsigned q;
+        struct drv_coalesce want[2 * VW_QUEUE_PAIRS_MAX], before[2 * VW_QUEUE_PAIRS_MAX];
+        struct drv_forced forced = { 0 };
+        bool any = false;
         int r = 0;
 
-        collect(drv, s, n, wishes);
-        for (q = 0; q < 2 * drv->n_pairs; q++) {
-                if (!wishes[q].changed)
-                        continue;
-                r = ask(drv, q, &wishes[q]);
-                if (r)
-                        break;
-        }
+        memcpy(want, drv->coalesce_wish, sizeof(want));
+        memcpy(before, drv->coalesce, sizeof(before));
+        for (unsigned i = 0; i < n; i++)
+                any |= collect(drv, &s[i], want, &forced);
+        if (any && drv->connected)
+                r = drv_coalesce_apply(drv, want, &forced);
         if (!r) {
-                for (q = 0; q < 2 * drv->n_pairs; q++)
-                        keep_wish(&drv->pairs[q / 2], q % 2, &wishes[q]);
+                memcpy(drv->coalesce_wish, want, sizeof(want));
                 return 0;
         }
-        while (q-- > 0) {
-                if (!wishes[q].changed)
-                        continue;
-                wish_of(&drv->pairs[q / 2], q % 2, &old);
-                old.one = wishes[q].one;
-                ask(drv, q, &old);
-        }
-        return refuse(r, ret_why,
-                      r == -ENOTSUP ? "the device has not negotiated %s" : "the device refused %s",
-                      "coalescing");
+        drv_coalesce_apply(drv, before, NULL);
+        return refuse(r, ret_why, "%s",
+                      r == -ENOTSUP ? "the device has not negotiated notf_coal"
+                                    : "the device refused the coalescing");
 }
 
 /* ---- what the owners adopt ---- */
@@ -230,18 +193,6 @@ static void read_one(void *arg)
         case VW_KEY_POLL_US:
                 r->value = r->p->napi.poll_us;
                 break;
-        case VW_KEY_TX_USECS:
-                r->value = tx->usecs;
-                break;
-        case VW_KEY_TX_FRAMES:
-                r->value = tx->frames;
-                break;
-        case VW_KEY_RX_USECS:
-                r->value = r->p->rx.usecs;
-                break;
-        case VW_KEY_RX_FRAMES:
-                r->value = r->p->rx.frames;
-                break;
         case VW_KEY_TX_MODE:
                 r->value = tx->mode;
                 break;
@@ -263,6 +214,33 @@ static void read_one(void *arg)
         }
 }
 
+/* Coalescing is the control thread's: what the device has agreed to or, without one, what will be asked. */
+static bool read_coalesce(const struct vw_driver *drv, int queue, enum vw_key key, int64_t *ret_value)
+{
+        const struct drv_coalesce *c = drv->connected ? drv->coalesce : drv->coalesce_wish;
+        unsigned pair = queue < 0 ? 0 : (unsigned)queue / 2;
+
+        switch (key) {
+        case VW_KEY_TX_USECS:
+                *ret_value = c[2 * pair + 1].usecs;
+                return true;
+        case VW_KEY_TX_FRAMES:
+                *ret_value = c[2 * pair + 1].frames;
+                return true;
+        case VW_KEY_RX_USECS:
+                *ret_value = c[2 * pair].usecs;
+                return true;
+        case VW_KEY_RX_FRAMES:
+                *ret_value = c[2 * pair].frames;
+                return true;
+        case VW_KEY_QUEUES:
+                *ret_value = drv->connected ? drv->net.active : drv->pairs_wish;
+                return true;
+        default:
+                return false;
+        }
+}
+
 VW_API int vw_driver_get(struct vw_driver *drv, int queue, enum vw_key key, int64_t *ret_value)
 {
         struct reading r = { .key = key };
@@ -271,8 +249,10 @@ VW_API int vw_driver_get(struct vw_driver *drv, int queue, enum vw_key key, int6
                 return -ENOENT;
         if (queue >= 0 && ((unsigned)queue >= 2 * drv->n_pairs || !fits(key, queue, (unsigned)queue)))
                 return -EINVAL;
+        if (read_coalesce(drv, queue, key, ret_value))
+                return 0;
         r.p = &drv->pairs[queue < 0 ? 0 : queue / 2];
         drv_run_on_owner(r.p, read_one, &r);
-        *ret_value = key == VW_KEY_QUEUES ? (drv->connected ? drv->net.active : drv->n_pairs) : r.value;
+        *ret_value = r.value;
         return 0;
 }

@@ -50,7 +50,7 @@ static void take_snapshot(void *arg)
         copy_counters(s->rx, &rx->stat);
         copy_ring(s->rx, &rx->vq);
         s->rx->enabled = s->p->up && s->p->enabled;
-        s->rx->settings = (struct vw_queue_settings){ poll_us, rx->usecs, rx->frames, false };
+        s->rx->settings = (struct vw_queue_settings){ .poll_us = poll_us };
         s->rx->counters[VW_C_holes] += rx->buf.holes;
         if (s->p->up && rx->mergeable) {
                 s->rx->counters[VW_C_buffer_size] = rxbuf_size(&rx->buf);
@@ -63,7 +63,7 @@ static void take_snapshot(void *arg)
         copy_counters(s->tx, &tx->stat);
         copy_ring(s->tx, &tx->vq);
         s->tx->enabled = s->rx->enabled;
-        s->tx->settings = (struct vw_queue_settings){ poll_us, tx->usecs, tx->frames, false };
+        s->tx->settings = (struct vw_queue_settings){ .poll_us = poll_us };
         s->tx->counters[VW_C_bql_limit] = tx->bql.limit;
         s->tx->counters[VW_C_bql_inflight] = bql_inflight(&tx->bql);
 }
@@ -85,6 +85,10 @@ VW_API void vw_driver_stats(struct vw_driver *drv, struct vw_stats *ret_stats)
                                       &ret_stats->queues[2 * i + 1] };
 
                 drv_run_on_owner(s.p, take_snapshot, &s);
+        }
+        for (unsigned q = 0; q < 2 * drv->n_pairs; q++) {
+                ret_stats->queues[q].settings.usecs = drv->coalesce[q].usecs;
+                ret_stats->queues[q].settings.frames = drv->coalesce[q].frames;
         }
         ret_stats->n_queues = 2 * drv->n_pairs;
         if (drv->ctrl.vq.size) {

@@ -280,6 +280,33 @@ TEST(driver_ctrl, settings_of_a_pair_of_numbers_are_one_command)
         rig_end(&r);
 }
 
+TEST(driver_ctrl, coalescing_is_asked_for_again_at_the_next_connection)
+{
+        struct rig r;
+        struct vw_setting s = { 3, VW_KEY_TX_USECS, 64 };
+        const char *why = "";
+        int64_t v;
+
+        rig_init(&r);
+        r.config.pairs = 2;
+        r.config.tx_usecs = r.config.tx_frames = 8;
+        rig_start(&r);
+        EXPECT_EQ(commands(&r), 2);
+        expect_command(&r, "\6\0\x8\0\0\0\x8\0\0\0", 10);
+        EXPECT_EQ(vw_driver_set(r.drv, &s, 1, &why), 0); /* one queue of two: a command of its own */
+        EXPECT_EQ(commands(&r), 3);
+        expect_command(&r, "\6\2\3\0\0\0\x8\0\0\0\x40\0\0\0", 14);
+        vw_driver_disconnect(r.drv);
+        rig_start(&r);
+        EXPECT_EQ(commands(&r), 6); /* the pairs, and each tx queue */
+        expect_command(&r, "\6\2\3\0\0\0\x8\0\0\0\x40\0\0\0", 14);
+        EXPECT_EQ(vw_driver_get(r.drv, 1, VW_KEY_TX_USECS, &v), 0);
+        EXPECT_EQ(v, 8);
+        EXPECT_EQ(vw_driver_get(r.drv, 3, VW_KEY_TX_USECS, &v), 0);
+        EXPECT_EQ(v, 64);
+        rig_end(&r);
+}
+
 /* ---- queue pairs ---- */
 
 TEST(driver_ctrl, several_pairs_are_announced_once)
@@ -321,6 +348,9 @@ TEST(driver_ctrl, shrinking_queues_nothing_more_on_pairs_that_go)
         EXPECT_EQ(info.pairs, 1);
         EXPECT_EQ(info.pairs_max, SD_PAIRS);
         EXPECT_EQ(vw_driver_set_pairs(r.drv, 3), -EINVAL);
+        vw_driver_disconnect(r.drv);
+        rig_start(&r);
+        EXPECT_EQ(r.drv->net.active, 1); /* it outlives the connection */
         EXPECT_EQ(vw_driver_set_pairs(r.drv, 2), 0);
         EXPECT_EQ(rig_send(&r, 60), 1);
         r.pair = 0;

@@ -1,0 +1,110 @@
+/* Interrupt coalescing on the device (5.1.6.5.9).  What is wanted is kept for each queue and outlives a connection; what the
+ * device has agreed to is kept beside it.  A direction whose queues all want the same takes one command, others one a queue. */
+#include <errno.h>
+
+#include "driver/driver.h"
+
+static int command(struct vw_driver *drv, uint8_t number, unsigned queue, struct drv_coalesce c)
+{
+        struct net_ctrl cmd = {
+                .class_id = VIRTIO_NET_CTRL_NOTF_COAL,
+                .command = number,
+                .coal = {.queue = (uint16_t)queue, .max_packets = c.frames, .max_usecs = c.usecs},
+        };
+
+        return drv_ctrl_command(drv, &cmd, NULL, 0);
+}
+
+static bool same(struct drv_coalesce a, struct drv_coalesce b)
+{
+        return a.usecs == b.usecs && a.frames == b.frames;
+}
+
+/* Brings the queues of one direction (0 rx, 1 tx) to what is wanted. */
+static int apply_direction(struct vw_driver *drv, unsigned tx, const struct drv_coalesce *want,
+                           uint64_t forced)
+{
+        unsigned end = 2 * drv->net.pairs, asked = 0;
+        bool uniform = true;
+        int r = 0;
+
+        for (unsigned q = tx; q < end; q += 2) {
+                uniform &= same(want[q], want[tx]);
+                asked += !same(want[q], drv->coalesce[q]) || forced & BIT(q / 2);
+        }
+        if (!asked)
+                return 0;
+        if (uniform)
+                r = command(drv, tx ? VIRTIO_NET_CTRL_NOTF_COAL_TX_SET : VIRTIO_NET_CTRL_NOTF_COAL_RX_SET, 0,
+                            want[tx]);
+        for (unsigned q = tx; !r && q < end; q += 2) {
+                if (!uniform && (!same(want[q], drv->coalesce[q]) || forced & BIT(q / 2)))
+                        r = command(drv, VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET, q, want[q]);
+                if (!r)
+                        drv->coalesce[q] = want[q];
+        }
+        return r;
+}
+
+int drv_coalesce_apply(struct vw_driver *drv, const struct drv_coalesce *want,
+                       const struct drv_forced *forced)
+{
+        int r = apply_direction(drv, 0, want, forced ? forced->rx : 0);
+
+        return r ? r : apply_direction(drv, 1, want, forced ? forced->tx : 0);
+}
+
+/* ---- the program's commands ---- */
+
+static void adopt(struct vw_driver *drv, unsigned queue, struct drv_coalesce c)
+{
+        drv->coalesce[queue] = drv->coalesce_wish[queue] = c;
+}
+
+VW_API int vw_driver_set_coalesce(struct vw_driver *drv, enum vw_queue_kind kind, uint32_t usecs,
+                                  uint32_t frames)
+{
+        struct drv_coalesce c = { usecs, frames };
+        bool tx = kind == VW_TX;
+        int r;
+
+        if (kind == VW_CTRL)
+                return -EINVAL;
+        r = command(drv, tx ? VIRTIO_NET_CTRL_NOTF_COAL_TX_SET : VIRTIO_NET_CTRL_NOTF_COAL_RX_SET, 0, c);
+        for (unsigned q = tx; !r && q < 2 * drv->n_pairs; q += 2)
+                adopt(drv, q, c);
+        return r;
+}
+
+VW_API int vw_driver_set_coalesce_queue(struct vw_driver *drv, unsigned queue, uint32_t usecs,
+                                        uint32_t frames)
+{
+        struct drv_coalesce c = { usecs, frames };
+        int r;
+
+        if (queue >= 2 * drv->net.active)
+                return -EINVAL;
+        r = command(drv, VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET, queue, c);
+        if (!r)
+                adopt(drv, queue, c);
+        return r;
+}
+
+VW_API int vw_driver_get_coalesce_queue(struct vw_driver *drv, unsigned queue, uint32_t *ret_usecs,
+                                        uint32_t *ret_frames)
+{
+        struct net_ctrl cmd = {
+                .class_id = VIRTIO_NET_CTRL_NOTF_COAL,
+                .command = VIRTIO_NET_CTRL_NOTF_COAL_VQ_GET,
+                .coal = { .queue = (uint16_t)queue },
+        };
+        uint8_t answer[8];
+        int r;
+
+        if (queue >= 2 * drv->net.active)
+                return -EINVAL;
+        r = drv_ctrl_command(drv, &cmd, answer, sizeof(answer));
+        if (!r)
+                net_ctrl_get_coal(answer, ret_frames, ret_usecs);
+        return r;
+}
