@@ -240,6 +240,54 @@ TEST(device_life, a_call_fd_that_is_full_or_blocking_stops_nobody)
         end();
 }
 
+static void *fill_call_fd(void *arg)
+{
+        uint64_t most = UINT64_MAX - 1;
+
+        for (;;)
+                if (write(*(int *)arg, &most, sizeof(most)) < 0)
+                        return NULL;
+}
+
+static void *empty_call_fd(void *arg)
+{
+        uint64_t n;
+
+        for (;;)
+                if (read(*(int *)arg, &n, sizeof(n)) < 0)
+                        return NULL;
+}
+
+/* hostile I02: nor one that is filled in the moment between our look and our call */
+TEST(device_life, a_race_for_a_blocking_call_does_not_hold_up_the_control_thread)
+{
+        unsigned rounds = (unsigned)test_scale(10, 200);
+
+        begin(1, 0, 256);
+        read_count(f.q[1].call);
+        EXPECT_EQ(fcntl(f.q[1].call, F_SETFL, 0), 0);
+        for (unsigned i = 0; i < rounds; i++) {
+                uint64_t until = front_now() + UINT64_C(20000000), began;
+                pthread_t threads[2];
+
+                EXPECT_EQ(pthread_create(&threads[0], NULL, fill_call_fd, &f.q[1].call), 0);
+                EXPECT_EQ(pthread_create(&threads[1], NULL, empty_call_fd, &f.q[1].call), 0);
+                while (front_now() < until) {
+                        offer(1);
+                        front_kick(&f, 1);
+                        front_reap(&f, 1, NULL, 64);
+                }
+                pthread_cancel(threads[1]);
+                pthread_join(threads[1], NULL);
+                pthread_cancel(threads[0]);
+                pthread_join(threads[0], NULL); /* the counter is full now, more likely than not */
+                began = front_now();
+                front_stats(&f, 1);
+                EXPECT(front_now() - began < UINT64_C(3000000000));
+        }
+        end();
+}
+
 /* hostile I01 */
 TEST(device_life, calls_go_into_pipes_and_survive_closed_ones)
 {
