@@ -27,10 +27,14 @@ struct vw_device_config {
         enum vw_adaptive adaptive;
 };
 
-#define VW_DEVICE_CONFIG_INIT { .pairs = 1, .features = ~(uint64_t)0, .nice = -20 }
+#define VW_DEVICE_CONFIG_INIT                                                                                \
+        {                                                                                                    \
+                .pairs = 1, .features = ~(uint64_t)0, .nice = -20                                            \
+        }
 
 /* 0 or -errno (-EINVAL: *ret_why names the field).  The config may be forgotten afterwards. */
-VW_API int vw_device_new(const struct vw_device_config *config, struct vw_device **ret_dev, const char **ret_why);
+VW_API int vw_device_new(const struct vw_device_config *config, struct vw_device **ret_dev,
+                         const char **ret_why);
 /* Ends the session, stops the workers, closes what it owns.  NULL is fine. */
 VW_API void vw_device_free(struct vw_device *dev);
 
@@ -46,7 +50,8 @@ VW_API int vw_device_dispatch(struct vw_device *dev);
 
 VW_API void vw_device_stats(struct vw_device *dev, struct vw_stats *ret_stats);
 /* All of them or none.  -EINVAL with a sentence. */
-VW_API int vw_device_set(struct vw_device *dev, const struct vw_setting *settings, unsigned n, const char **ret_why);
+VW_API int vw_device_set(struct vw_device *dev, const struct vw_setting *settings, unsigned n,
+                         const char **ret_why);
 VW_API int vw_device_get(struct vw_device *dev, int queue, enum vw_key key, int64_t *ret_value);
 /* What queue `index` does and waits for, in words; returns the length like snprintf. */
 VW_API int vw_device_why(struct vw_device *dev, unsigned index, char *buf, size_t len);

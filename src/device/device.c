@@ -292,11 +292,15 @@ int vw_device_serve(struct vw_device *dev, int fd)
 
         if (dev->session)
                 return -EBUSY;
-        r = vu_backend_new(&config, &dev_session_ops, dev, fd, &dev->session);
+        r = evloop_add(dev->loop, &dev->session_watch, fd, EPOLLIN);
         if (r < 0)
                 return r;
-        r = evloop_add(dev->loop, &dev->session_watch, vu_backend_fd(dev->session), EPOLLIN);
-        check(r == 0); /* a socket can be waited for */
+        r = vu_backend_new(&config, &dev_session_ops, dev, fd, &dev->session);
+        if (r < 0) {
+                evloop_remove(dev->loop, &dev->session_watch);
+                return r;
+        }
+        check(vu_backend_fd(dev->session) == fd);
         dev->left = false;
         return 0;
 }

@@ -45,7 +45,7 @@ static void say_waiting(struct text *t, struct dev_queue *q)
                     "a frame waits in the port for buffers: the ring has room for %llu bytes, the longest frame needs %u; "
                     "waits for the driver's kick",
                     (unsigned long long)q->window.room, q->hdr_len + vw_port_rx_max(lane->port, lane->index));
-        else if (q->kind == VW_RX && lane->retry_at)
+        else if (q->kind == VW_RX && lane->errors > 1)
                 say(t, "the port failed %u times in a row; waits before it asks again", lane->errors);
         else if (q->kind == VW_RX)
                 say(t, "waits for frames from the port; the driver's kicks are not needed");
