@@ -83,8 +83,20 @@ static struct mem_region_spec take_spec(struct input *in)
 /* What the map should be: regions in the order in which they came. */
 struct model {
         struct mem_region_spec region[VHOST_USER_REGIONS_MAX];
+        unsigned repeats[VHOST_USER_REGIONS_MAX];
         unsigned n;
 };
+
+/* The region with these addresses and size, or m->n. */
+static unsigned find(const struct model *m, const struct mem_region_spec *s)
+{
+        unsigned i;
+
+        for (i = 0; i < m->n; i++)
+                if (m->region[i].gpa == s->gpa && m->region[i].uva == s->uva && m->region[i].size == s->size)
+                        break;
+        return i;
+}
 
 static bool fits(const struct model *m, const struct mem_region_spec *s)
 {
@@ -117,37 +129,46 @@ static void adopt(struct mem_map **map, struct mem_map *next)
 static void add(struct model *m, struct mem_map **map, struct input *in)
 {
         struct mem_region_spec s = take_spec(in);
-        bool good = fits(m, &s);
+        unsigned i = find(m, &s);
+        bool again = i < m->n && s.fd == m->region[i].fd && s.offset == m->region[i].offset;
+        bool good = again || fits(m, &s);
         struct mem_map *next;
         const char *why = NULL;
 
-        if (mem_map_with(*map, &s, &next, &why) == 0) {
-                check(good);
-                m->region[m->n++] = s;
-                adopt(map, next);
-        } else {
+        if (mem_map_with(*map, &s, &next, &why) < 0) {
                 check(!good && why);
+                return;
         }
+        check(good);
+        if (again) {
+                m->repeats[i]++;
+        } else {
+                m->repeats[m->n] = 0;
+                m->region[m->n++] = s;
+        }
+        adopt(map, next);
 }
 
 static void remove_one(struct model *m, struct mem_map **map, struct input *in)
 {
         struct mem_region_spec s = take_spec(in);
+        unsigned i = find(m, &s);
+        bool good = i < m->n && (s.fd < 0 || s.fd == m->region[i].fd);
         struct mem_map *next;
         const char *why = NULL;
-        unsigned i;
 
-        for (i = 0; i < m->n; i++)
-                if (m->region[i].gpa == s.gpa && m->region[i].uva == s.uva && m->region[i].size == s.size &&
-                    (s.fd < 0 || s.fd == m->region[i].fd))
-                        break;
-        if (mem_map_without(*map, &s, &next, &why) == 0) {
-                check(i < m->n);
-                m->region[i] = m->region[--m->n];
-                adopt(map, next);
-        } else {
-                check(i == m->n && why);
+        if (mem_map_without(*map, &s, &next, &why) < 0) {
+                check(!good && why);
+                return;
         }
+        check(good);
+        if (m->repeats[i]) {
+                m->repeats[i]--;
+        } else {
+                m->region[i] = m->region[--m->n];
+                m->repeats[i] = m->repeats[m->n];
+        }
+        adopt(map, next);
 }
 
 static void new_table(struct model *m, struct mem_map **map, struct input *in)
@@ -159,7 +180,7 @@ static void new_table(struct model *m, struct mem_map **map, struct input *in)
         struct mem_map *next;
         const char *why = NULL;
 
-        fresh.n = 0;
+        fresh = (struct model){ 0 };
         for (unsigned i = 0; i < n; i++) {
                 s[i] = take_spec(in);
                 good = good && fits(&fresh, &s[i]);

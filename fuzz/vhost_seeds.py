@@ -93,6 +93,7 @@ def mem_table():
     yield "adjacent", two + look(GPA + 4 * PAGE - 10, 20) + look(GPA, 5 * PAGE) + look(GPA, 5 * PAGE + 1)
     yield "remove", two + b"\1" + spec(0, GPA, 4 * PAGE) + look(GPA, 1) + look(GPA + 4 * PAGE, 1)
     yield "remove_other_file", two + b"\1" + spec(1, GPA, 4 * PAGE)
+    yield "again", two + two + (b"\1" + spec(0, GPA, 4 * PAGE)) * 3 + look(GPA, 1) + look(GPA + 4 * PAGE, 1)
     yield "overlap", two + b"\0" + spec(0, GPA + PAGE, PAGE)
     yield "too_large", b"\0" + spec(0, 0, 16 * PAGE, 0, 1) + b"\0" + spec(0, 0, 16 * PAGE - 1, 0, 1) + look(0, 100)
     yield "wraps", b"\0" + spec(0, 2**64 - PAGE, PAGE) + b"\0" + spec(0, 2**64 - PAGE, PAGE - 1) + look(2**64 - 10, 20)
