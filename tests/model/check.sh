@@ -1,5 +1,6 @@
 #!/bin/sh
 # Runs the model of the split ring through spin: the whole state space without an error, and an error for each thing left out.
+# hostile P01
 set -eu
 model=$(cd "$(dirname "$0")" && pwd)/ring.pml
 command -v spin >/dev/null && command -v gcc >/dev/null || { echo "1..0 # SKIP needs spin and gcc"; exit 77; }
