@@ -17,6 +17,7 @@
 
 #define RETRY_FIRST_NS 10000000u   /* 10 ms after a failure, */
 #define RETRY_MAX_NS   1000000000u /* doubled up to a second */
+#define TX_LAZY_US     1000u       /* a port's frames are gone from it once they are read: nobody waits */
 #define NEVER          UINT64_MAX
 
 enum { EV_DRIVER, EV_PORT, EV_LISTEN, EV_ALARM };
@@ -234,6 +235,7 @@ static int make_driver(struct attach *a, const char **ret_why)
         c->tx_memory = 0;
         c->tx_bufs = (c->queue_size < ATTACH_BUFS_MAX ? c->queue_size : ATTACH_BUFS_MAX) + 2;
         c->promisc = false;
+        c->tx_lazy_us = TX_LAZY_US;
         return vw_driver_new(c, &a->drv, ret_why);
 }
 

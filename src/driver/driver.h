@@ -143,6 +143,7 @@ void drv_tx_offer_cell(struct drv_pair *p, uint32_t cell);
 void drv_tx_drop_cell(struct drv_pair *p, uint32_t cell, enum vw_drop reason);
 void drv_tx_commit(struct drv_pair *p);
 bool drv_tx_ready(const struct drv_pair *p);
+bool drv_tx_completion_wanted(const struct drv_pair *p);
 
 /* send.c; owner */
 void drv_send_drain(struct drv_pair *p);

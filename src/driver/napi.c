@@ -101,9 +101,9 @@ static bool reaping_due(const struct drv_pair *p)
 {
         const struct drv_txq *q = &p->tx;
 
-        if (q->clean_from_rx || p->napi.tx_due || q->stopped)
+        if (q->clean_from_rx || p->napi.tx_due || q->stopped || p->napi.now >= q->reap_at)
                 return true;
-        return q->mode == VW_TX_ORPHAN ? p->napi.now >= q->orphan_at : !p->napi.armed;
+        return q->mode == VW_TX_NAPI && !p->napi.armed;
 }
 
 /* Interrupts that had nothing to say cost a poll each; a device that sends nothing else is polled by the clock for a while. */
@@ -168,6 +168,12 @@ static void listen_to_calls(struct drv_pair *p, bool on)
         p->napi.deaf = !on;
 }
 
+/* How long completions that nobody waits for may lie. */
+static uint64_t reap_delay(const struct drv_pair *p)
+{
+        return p->tx.mode == VW_TX_ORPHAN ? ORPHAN_REAP : p->drv->config.tx_lazy_us * NSEC_PER_USEC;
+}
+
 /* Asks for interrupts and looks again.  True: there is work, interrupts do not matter, poll. */
 bool drv_napi_arm(struct drv_pair *p, uint64_t now)
 {
@@ -191,11 +197,11 @@ bool drv_napi_arm(struct drv_pair *p, uint64_t now)
                 if (rx->first == rx->n_pkts)
                         work |= drv_rx_pending(rx) || vq_driver_call_enable(&rx->vq);
                 if (tx->inflight && !tx->vq.broken) {
-                        if (tx->mode == VW_TX_NAPI || tx->stopped) {
+                        if (drv_tx_completion_wanted(p)) {
                                 n->tx_due |= vq_driver_call_enable_delayed(&tx->vq);
                                 work |= n->tx_due;
-                        } else if (tx->orphan_at == NEVER) {
-                                tx->orphan_at = now + ORPHAN_REAP;
+                        } else if (tx->reap_at == NEVER) {
+                                tx->reap_at = now + reap_delay(p);
                         }
                 }
         }
@@ -230,8 +236,8 @@ uint64_t drv_napi_deadline(const struct drv_pair *p)
                 return NEVER;
         if (q->inflight && !q->hung && q->progress_at != NEVER)
                 at = q->progress_at + p->drv->config.watchdog_ms * NSEC_PER_MSEC;
-        if (q->inflight && q->mode == VW_TX_ORPHAN)
-                at = MIN(at, q->orphan_at);
+        if (q->inflight)
+                at = MIN(at, q->reap_at);
         if (p->napi.now < p->napi.storm_until)
                 at = MIN(at, p->napi.now + STORM_TICK);
         if (p->rx.first == p->rx.n_pkts) /* else the program comes first */

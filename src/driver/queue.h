@@ -90,7 +90,8 @@ struct drv_txq {
         unsigned inflight;                 /* slots out */
         uint64_t reaped;                   /* ever; what the watchdog looks at */
         uint64_t seen_reaped, progress_at; /* `reaped` when last looked at, and since when it stands */
-        uint64_t orphan_at;                /* orphan mode: when to reap what no transmission has reaped */
+        uint64_t reap_at;                  /* when to reap what no interrupt was asked for */
+        unsigned inflight_flows;           /* of the slots that are out: those with a flow */
         struct bql bql;
         void **let_go; /* cookies to hand to tx_done before we return */
         unsigned n_let_go;

@@ -166,7 +166,7 @@ void drv_tx_start(struct drv_pair *p)
         q->stopped = 0;
         q->refused = q->unkicked = q->hung = false;
         q->seen_reaped = q->reaped;
-        q->progress_at = q->orphan_at = NEVER;
+        q->progress_at = q->reap_at = NEVER;
         bql_reset(&q->bql, p->napi.now);
 }
 
@@ -243,8 +243,10 @@ static void finish(struct drv_pair *p, struct tx_slot *s)
                 buf_release(q, (uint32_t)done.buf);
         if (done.cookie)
                 let_go(p, done.cookie);
-        if (done.flow)
+        if (done.flow) {
+                q->inflight_flows--;
                 discharge(p, done.flow, done.bytes);
+        }
 }
 
 /* Reaps everything that the device has used: there is no budget for completions.  Returns how many. */
@@ -276,7 +278,7 @@ unsigned drv_tx_reap(struct drv_pair *p, enum vw_counter by)
                 COUNT(q, bytes, bytes);
                 counter_add(&q->stat.c[by], total);
                 q->reaped += total;
-                q->orphan_at = NEVER;
+                q->reap_at = NEVER;
                 if (q->hung) {
                         q->hung = false;
                         log_info("driver", "the device completes again queue=%u", q->index);
@@ -309,6 +311,20 @@ void drv_tx_drain(struct drv_pair *p)
 }
 
 /* ---- stop, wake, kick ---- */
+
+/* Whether somebody waits for completions, so that their interrupt is to be asked for.  Orphans wait for nothing; nor does a
+ * program that says so, as long as it has room, buffers and no flow that counts. */
+bool drv_tx_completion_wanted(const struct drv_pair *p)
+{
+        const struct drv_txq *q = &p->tx;
+
+        if (q->stopped)
+                return true;
+        if (q->mode == VW_TX_ORPHAN)
+                return false;
+        return !p->drv->config.tx_lazy_us || q->inflight_flows || vq_driver_free(&q->vq) < q->vq.size / 2 ||
+               (q->n_bufs && q->free_buf == TX_NONE);
+}
 
 /* TX_STOP_* that hold now. */
 static unsigned stop_reasons(const struct drv_txq *q)
@@ -475,6 +491,7 @@ static void place(struct drv_pair *p, const struct vw_tx_pkt *pkt, const struct 
         s->bytes = len;
         s->ticket = bql_charge(&q->bql, len);
         s->flow = pkt->flow;
+        q->inflight_flows += s->flow != NULL;
         s->cookie = pkt->cookie;
         if (buf >= 0)
                 q->bufs[buf].inflight++;

@@ -285,6 +285,45 @@ TEST(driver_tx, asks_for_the_interrupt_at_three_quarters)
         rig_end(&r);
 }
 
+TEST(driver_tx, completions_that_nobody_waits_for_cost_no_interrupt)
+{
+        struct rig r;
+        struct vw_flow *f;
+
+        rig_init(&r);
+        r.config.tx_lazy_us = 1000;
+        r.dev.features &= ~F(event_idx);
+        rig_start(&r);
+        f = vw_flow_open(r.drv, 0, 0, NULL);
+        rig_poll(&r, 64, SEC);
+        EXPECT_EQ(rig_send(&r, 60), 1);
+        drv_claim(rig_pair(&r));
+        EXPECT(!drv_napi_arm(rig_pair(&r), SEC));
+        EXPECT_EQ(vw_driver_poll_deadline(r.drv, 0), SEC + NSEC_PER_MSEC);
+        EXPECT_EQ(sd_consume(&r.dev, 0), 1);
+        EXPECT(!sd_call(&r.dev, 1));
+        vw_driver_woken(r.drv, 0);
+        rig_poll(&r, 64, SEC + NSEC_PER_MSEC);
+        EXPECT_EQ(r.done, 1);
+
+        EXPECT_EQ(rig_send_pkt(&r, 60, false, f), 1); /* a flow waits */
+        EXPECT(!drv_napi_arm(rig_pair(&r), SEC));
+        EXPECT_EQ(sd_consume(&r.dev, 0), 1);
+        EXPECT(sd_call(&r.dev, 1));
+        vw_driver_woken(r.drv, 0);
+        rig_poll(&r, 64, SEC);
+        for (unsigned i = 0; i < 129; i++) /* more than half a ring: so does the queue, soon */
+                EXPECT_EQ(rig_send(&r, 60), 1);
+        EXPECT(!drv_napi_arm(rig_pair(&r), SEC));
+        EXPECT_EQ(sd_consume(&r.dev, 0), 129);
+        EXPECT(sd_call(&r.dev, 1));
+        vw_driver_woken(r.drv, 0);
+        rig_poll(&r, 64, SEC);
+        EXPECT_EQ(r.done, r.sent);
+        vw_flow_close(f);
+        rig_end(&r);
+}
+
 /* ---- kicks ---- */
 
 /* T-TX-22 */
