@@ -25,13 +25,12 @@
 #include "virtio/features.h"
 #include "vwire/device.h"
 
-#define DEV_BURST 64 /* packets between two publications: a kernel's NAPI has the same unit */
-#define DEV_BURST_BYTES                                                                                      \
-        (64 << 10)         /* or one longest frame, so that the driver can start on the first meanwhile */
-#define DEV_TURN       256 /* packets of one queue before the next has its turn, in both directions */
-#define DEV_TURN_BYTES (512 << 10)
-#define DEV_PIECES     1022 /* of one frame: IOV_MAX less the port's header and ours */
-#define DEV_FRAME_ROOM (VW_FRAME_MAX + 64)
+#define DEV_BURST       64         /* packets between two publications: a kernel's NAPI has the same unit */
+#define DEV_BURST_BYTES (64 << 10) /* or one longest frame: the driver starts on it meanwhile */
+#define DEV_TURN        256        /* packets of one queue before the next has its turn, in both directions */
+#define DEV_TURN_BYTES  (512 << 10)
+#define DEV_PIECES      1022 /* of one frame: IOV_MAX less the port's header and ours */
+#define DEV_FRAME_ROOM  (VW_FRAME_MAX + 64)
 
 enum vq_life {
         VQ_NEW,        /* nothing is known.  Leaves by a start.  Control's */
@@ -168,7 +167,7 @@ struct dev_worker {
         /* worker only */
         bool stop;
         unsigned n_queues;
-        struct dev_queue **queues; /* running or parked, in ring order */
+        struct dev_queue **queues; /* running and not broken, in ring order */
         struct tx_burst tx;
         struct iovec rx_iov[DEV_PIECES + 2];
         uint8_t *frame;   /* DEV_FRAME_ROOM: one frame in private memory */
@@ -226,8 +225,7 @@ struct vw_device {
         uint32_t port_tx_offloads;
 
         struct dev_guest guest;
-        pthread_mutex_t
-                port_lock; /* the port's control calls: the control thread and the control queue's worker */
+        pthread_mutex_t port_lock; /* the port's control calls: control's and the control queue's worker */
 };
 
 /* ---- settings of a queue in one word, so that a pair of them changes as one ---- */
