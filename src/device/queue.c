@@ -148,8 +148,10 @@ static void adopt(void *arg)
         update_live(q);
 }
 
-static void free_buffers(struct dev_queue *q)
+/* What a start made; the kick fd is the session's, and will be closed. */
+static void let_go(struct dev_queue *q)
 {
+        q->kick_fd = -1;
         free(q->pool.iov);
         q->pool = (struct iov_pool){ 0 };
         rx_window_done(&q->window);
@@ -213,7 +215,7 @@ int dev_queue_start(struct dev_queue *q, enum vw_queue_kind kind, const struct v
         }
         if (r < 0) {
                 *ret_why = r == -ENOMEM ? "ring: out of memory" : "ring: kick fd cannot be waited for";
-                free_buffers(q);
+                let_go(q);
                 vq_set_state(q, VQ_NEW);
         }
         return r;
@@ -243,7 +245,7 @@ uint32_t dev_queue_stop(struct dev_queue *q)
                 return q->cfg.base;
         dev_on_worker(q->worker, drain, q);
         base = vq_device_base(&q->vq);
-        free_buffers(q);
+        let_go(q);
         return base;
 }
 
