@@ -128,6 +128,19 @@ static uint64_t number(const json_t *object, const char *name)
         return (uint64_t)json_integer_value(json_object_get(object, name));
 }
 
+/* An end that dies closes its sockets before it can be waited for. */
+static int explain_silence(struct demo *d, const char *why)
+{
+        for (unsigned i = 0; i < 50; i++) {
+                int status = link_check(&d->link);
+
+                if (status >= 0)
+                        return status;
+                poll(NULL, 0, 10);
+        }
+        return fail("the driver does not answer: %s", why);
+}
+
 /* The driver's counters see both directions, and interrupts as they arrive. */
 static int take_sample(struct demo *d, struct sample *ret_sample)
 {
@@ -140,7 +153,7 @@ static int take_sample(struct demo *d, struct sample *ret_sample)
         size_t i;
 
         if (ctl_call(d->link.driver.ctl, "stats", NULL, -1, &reply, &why) < 0)
-                return fail("the driver does not answer: %s", why);
+                return explain_silence(d, why);
         json_array_foreach (json_object_get(reply.value, "queues"), i, queue) {
                 const json_t *counters = json_object_get(queue, "counters");
                 const char *kind = json_string_value(json_object_get(queue, "kind"));

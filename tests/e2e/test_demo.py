@@ -91,8 +91,8 @@ class Demo:
             time.sleep(0.01)
         left = {namespace(p) for p in os.listdir("/proc") if p.isdigit()} & self.namespaces
         expect(not left, "namespaces are left:", left)
-        for name in "vhost-user.sock", "device.ctl", "driver.ctl", "device.log", "driver.log":
-            expect(not os.path.exists("/tmp/" + name), "/tmp/" + name, "is left")
+        left = [name for name in os.listdir("/tmp") if re.fullmatch(r"(vhost-user|device|driver|iperf3|sockperf).*", name)]
+        expect(not left, left, "are left in /tmp")
         expect(not os.path.exists("/sys/class/net/vwire0"), "a TAP is left")
 
 
