@@ -8,6 +8,8 @@
 #include "cli.h"
 #include "end.h"
 #include "log.h"
+#include "sandbox/door.h"
+#include "sandbox/sandbox.h"
 #include "stop.h"
 #include "vwire/device.h"
 
@@ -15,13 +17,20 @@
 #define RETRY_MOST_NS  1000000000 /* 1 s: promised in the interface */
 #define HEAR_OUT_MAX   256 /* messages; a whole set-up of a large device waits for none of its own answers */
 
+#define THREADS_BESIDES                                                                                      \
+        3 /* the workers: this one, a capture's writer, and one that has ended and still counts */
+#define FDS_PER_QUEUE 4 /* kick, call, err, and a new one on its way */
+#define FDS_BESIDES                                                                                          \
+        640 /* regions of memory (509), messages' fds, clients, the port and what a thread needs */
+
 static struct device_options {
         bool client, print_capabilities;
         int fd;
         unsigned mtu, socket_mode;
         gid_t socket_group;
         int count_vrings;
-} options = { .fd = -1, .socket_mode = 0600, .socket_group = (gid_t)-1 };
+        uint32_t sandbox; /* layers */
+} options = { .fd = -1, .socket_mode = 0600, .socket_group = (gid_t)-1, .sandbox = VW_SANDBOX_ALL };
 
 static const char *const queue_num_words[] = { "pairs", "vrings", NULL };
 
@@ -37,6 +46,10 @@ static const struct opt rows[] = {
                   "permissions of the listening socket"),
         ROW_OTHER(D, socket_group, "socket-group", "GROUP", value_group, NULL, "its group"),
         ROW_WORD(D, count_vrings, "queue-num", queue_num_words, "pairs", "what GET_QUEUE_NUM counts"),
+        ROW_OTHER(
+                D, sandbox, "sandbox", "-LAYER,-LAYER", value_sandbox, "all layers",
+                "layers to do without: user, network, ipc, mount, rlimits, capabilities, dumpable, no_new_privs, "
+                "landlock, seccomp; or off. One that the system refuses and that is not named here ends the program"),
 };
 #undef D
 
@@ -64,6 +77,8 @@ struct device {
         struct end end; /* first: the shared control callbacks begin here */
         struct vw_device *dev;
         struct sock_listener listener;
+        struct sandbox sandbox;
+        int door;  /* who connects and removes sockets for us, or -1 */
         bool once; /* a connected socket was inherited */
         /* client role */
         uint64_t retry_at, retry_after;
@@ -77,6 +92,8 @@ static void on_stats(void *ctx, struct vw_stats *ret_stats)
         struct device *d = ctx;
 
         vw_device_stats(d->dev, ret_stats);
+        ret_stats->has_sandbox = true;
+        ret_stats->sandbox_on = d->sandbox.on;
 }
 
 static int on_get(void *ctx, int queue, enum vw_key key, int64_t *ret_value)
@@ -160,7 +177,7 @@ static void accept_one(struct device *d)
 
 static void dial(struct device *d)
 {
-        int fd = sock_dial(end_options.socket_path);
+        int fd = d->door >= 0 ? door_dial(d->door) : sock_dial(end_options.socket_path);
 
         if (fd >= 0 && serve(d, fd)) {
                 d->retry_after = RETRY_LEAST_NS;
@@ -199,6 +216,130 @@ static int loop(struct device *d)
 
 /* ---- set-up ---- */
 
+/* Finds the socket; what is done with it waits until the device is there. */
+static int open_socket(struct device *d)
+{
+        const char *path = end_options.socket_path, *why;
+        int listens;
+        socklen_t len = sizeof(listens);
+
+        if (options.fd >= 0) {
+                if (getsockopt(options.fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) < 0)
+                        return opts_refuse("vwire device", "--fd=%d is not a socket: %s", options.fd,
+                                           strerror(errno));
+                d->once = !listens;
+                if (listens) {
+                        sock_inherit(&d->listener, options.fd);
+                        return -1;
+                }
+                fcntl(options.fd, F_SETFL, fcntl(options.fd, F_GETFL) | O_NONBLOCK);
+                fcntl(options.fd, F_SETFD, FD_CLOEXEC);
+                return -1;
+        }
+        if (options.client)
+                return -1;
+        if (sock_listen(&d->listener, path, options.socket_mode, options.socket_group, &why) < 0) {
+                log_say(VW_LOG_ERROR, "device", "%s", why);
+                return STATUS_FAILED;
+        }
+        stop_removes(path);
+        return -1;
+}
+
+static int meet_peers(struct device *d)
+{
+        if (d->once)
+                return serve(d, options.fd) ? -1 : STATUS_FAILED;
+        if (options.fd >= 0)
+                log_say(VW_LOG_INFO, "device", "listening fd=%d", options.fd);
+        else
+                log_say(VW_LOG_INFO, "device", "%s path=%s", options.client ? "connecting" : "listening",
+                        end_options.socket_path);
+        return -1;
+}
+
+/* ---- the sandbox ---- */
+
+static int door_dials(void *ctx)
+{
+        (void)ctx;
+        return sock_dial(end_options.socket_path);
+}
+
+static void door_clears(void *ctx)
+{
+        const struct device *d = ctx;
+
+        sock_remove(&d->listener);
+        if (d->end.ctl)
+                sock_remove(ctl_server_listener(d->end.ctl));
+}
+
+static int make_door(struct device *d)
+{
+        static const struct door_ops ops = { .dial = door_dials, .clear = door_clears };
+
+        if (!options.client && !*d->listener.path && !d->end.ctl)
+                return -1; /* nothing to ask for */
+        d->door = door_open(&ops, d);
+        if (d->door < 0) {
+                log_say(VW_LOG_ERROR, "device", "no process can be made for the sandbox's door: %s",
+                        strerror(-d->door));
+                return STATUS_FAILED;
+        }
+        sock_keep(&d->listener);
+        if (d->end.ctl)
+                sock_keep(ctl_server_listener(d->end.ctl));
+        stop_asks(d->door);
+        return -1;
+}
+
+static int say_missing(const struct sandbox *sb)
+{
+        uint32_t missing = 0;
+        char names[200];
+
+        for (enum vw_sandbox_layer l = 0; l < VW_SANDBOX_COUNT; l++)
+                if (sb->error[l]) {
+                        missing |= 1u << l;
+                        log_say(VW_LOG_ERROR, "device", "no sandbox layer %s: %s: %s",
+                                vw_sandbox_layer_name(l), sb->why[l], strerror(-sb->error[l]));
+                }
+        sandbox_names(missing, "-", names, sizeof(names));
+        log_say(VW_LOG_ERROR, "device", "the sandbox is not whole: --sandbox=%s goes without", names);
+        return STATUS_FAILED;
+}
+
+static int enter_sandbox(struct device *d)
+{
+        unsigned workers = end_options.workers ? end_options.workers : end_options.queues;
+        int status;
+
+        if (!options.sandbox)
+                return -1;
+        status = make_door(d);
+        if (status >= 0)
+                return status;
+        d->sandbox.wanted = options.sandbox;
+        d->sandbox.threads = workers + THREADS_BESIDES;
+        d->sandbox.fds = FDS_BESIDES + FDS_PER_QUEUE * (2 * end_options.queues + 1);
+        d->sandbox.nice = end_options.nice;
+        return sandbox_enter(&d->sandbox) < 0 ? say_missing(&d->sandbox) : -1;
+}
+
+static int seal_worker(void *ctx)
+{
+        return sandbox_seal(ctx, SANDBOX_WORKER);
+}
+
+/* The control thread's own part, when nothing has to be set up any more. */
+static int seal(struct device *d)
+{
+        return sandbox_seal(&d->sandbox, SANDBOX_CONTROL) < 0 ? say_missing(&d->sandbox) : -1;
+}
+
+/* ---- life ---- */
+
 static int make_device(struct device *d)
 {
         const struct end_options *o = &end_options;
@@ -222,49 +363,15 @@ static int make_device(struct device *d)
         config.rx_usecs = o->rx_usecs;
         config.rx_frames = o->rx_frames;
         config.adaptive = (enum vw_adaptive)o->adaptive;
+        config.worker_start = seal_worker;
+        config.worker_ctx = &d->sandbox;
         r = vw_device_new(&config, &d->dev, &why);
         if (r == 0)
                 return -1;
+        if (d->sandbox.error[VW_SANDBOX_SECCOMP])
+                return say_missing(&d->sandbox);
         log_say(VW_LOG_ERROR, "device", "no device: %s", *why ? why : strerror(-r));
         return STATUS_FAILED;
-}
-
-static int inherit(struct device *d)
-{
-        int listens;
-        socklen_t len = sizeof(listens);
-
-        if (getsockopt(options.fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) < 0)
-                return opts_refuse("vwire device", "--fd=%d is not a socket: %s", options.fd,
-                                   strerror(errno));
-        if (listens) {
-                sock_inherit(&d->listener, options.fd);
-                log_say(VW_LOG_INFO, "device", "listening fd=%d", options.fd);
-                return -1;
-        }
-        d->once = true;
-        fcntl(options.fd, F_SETFL, fcntl(options.fd, F_GETFL) | O_NONBLOCK);
-        fcntl(options.fd, F_SETFD, FD_CLOEXEC);
-        return serve(d, options.fd) ? -1 : STATUS_FAILED;
-}
-
-static int find_peer(struct device *d)
-{
-        const char *path = end_options.socket_path, *why;
-
-        if (options.fd >= 0)
-                return inherit(d);
-        if (options.client) {
-                log_say(VW_LOG_INFO, "device", "connecting path=%s", path);
-                return -1;
-        }
-        if (sock_listen(&d->listener, path, options.socket_mode, options.socket_group, &why) < 0) {
-                log_say(VW_LOG_ERROR, "device", "%s", why);
-                return STATUS_FAILED;
-        }
-        stop_removes(path);
-        log_say(VW_LOG_INFO, "device", "listening path=%s", path);
-        return -1;
 }
 
 static int check_options(void)
@@ -279,29 +386,45 @@ static int check_options(void)
         return -1;
 }
 
-static int run(void)
+static int set_up(struct device *d)
 {
-        struct device d = {
-                .end = {.component = "device", .command = "vwire device"},
-                .listener = SOCK_LISTENER_NONE,
-                .retry_after = RETRY_LEAST_NS,
-        };
         int status = check_options();
 
         if (status < 0)
-                status = end_start(&d.end);
+                status = end_start(&d->end);
         if (status < 0)
-                status = end_open_port(&d.end, options.mtu);
+                status = end_open_port(&d->end, options.mtu);
         if (status < 0)
-                status = make_device(&d);
+                status = end_open_ctl(&d->end, &ctl_ops, d);
         if (status < 0)
-                status = end_open_ctl(&d.end, &ctl_ops, &d);
+                status = open_socket(d);
         if (status < 0)
-                status = find_peer(&d);
+                status = enter_sandbox(d);
+        if (status < 0)
+                status = make_device(d);
+        if (status < 0)
+                status = seal(d);
+        if (status < 0)
+                status = end_start_capture(&d->end);
+        return status < 0 ? meet_peers(d) : status;
+}
+
+static int run(void)
+{
+        struct device d = {
+                .end = END_INIT("device", "vwire device"),
+                .listener = SOCK_LISTENER_NONE,
+                .door = -1,
+                .retry_after = RETRY_LEAST_NS,
+        };
+        int status = set_up(&d);
+
         if (status < 0) {
                 end_ready(&d.end);
                 status = loop(&d);
         }
+        if (d.door >= 0)
+                door_clear(d.door);
         sock_close(&d.listener);
         vw_device_free(d.dev);
         end_close(&d.end);

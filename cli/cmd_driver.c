@@ -208,7 +208,7 @@ static void loop(struct driver *d)
 static int run(void)
 {
         struct driver d = {
-                .end = {.component = "driver", .command = "vwire driver"},
+                .end = END_INIT("driver", "vwire driver"),
                 .listener = SOCK_LISTENER_NONE,
         };
         int status = check_options();
@@ -217,6 +217,8 @@ static int run(void)
                 status = end_start(&d.end);
         if (status < 0)
                 status = end_open_port(&d.end, 0);
+        if (status < 0)
+                status = end_start_capture(&d.end);
         if (status < 0)
                 status = make_listener(&d);
         if (status < 0)

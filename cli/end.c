@@ -50,9 +50,15 @@ const struct opt_group end_group = {
         .title = "options", .rows = rows, .n_rows = ARRAY_LEN(rows), .into = &end_options
 };
 
-int end_start(const struct end *end)
+static void say_not_told(const struct end *end, int error)
+{
+        log_say(VW_LOG_WARN, end->component, "the service manager was not told: %s", strerror(-error));
+}
+
+int end_start(struct end *end)
 {
         struct rlimit fds;
+        int r;
 
         log_start();
         if (stop_start(STATUS_OK) < 0) {
@@ -63,25 +69,9 @@ int end_start(const struct end *end)
                 fds.rlim_cur = fds.rlim_max; /* each queue has three fds, each memory region one */
                 setrlimit(RLIMIT_NOFILE, &fds);
         }
-        return -1;
-}
-
-static int start_capture(const struct end *end)
-{
-        const char *path = end_options.pcap;
-        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), r;
-
-        if (fd < 0) {
-                log_say(VW_LOG_ERROR, end->component, "cannot write the capture %s: %s", path,
-                        strerror(errno));
-                return STATUS_FAILED;
-        }
-        r = vw_port_capture(end->port, fd);
-        if (r < 0) {
-                log_say(VW_LOG_ERROR, end->component, "cannot capture to %s: %s", path, strerror(-r));
-                close(fd);
-                return STATUS_FAILED;
-        }
+        r = notify_open(&end->notify);
+        if (r < 0)
+                say_not_told(end, r);
         return -1;
 }
 
@@ -100,7 +90,26 @@ int end_open_port(struct end *end, unsigned mtu)
                 log_say(VW_LOG_ERROR, end->component, "port %s: %s", o->port, *why ? why : strerror(-r));
                 return STATUS_FAILED;
         }
-        return o->pcap ? start_capture(end) : -1;
+        if (!o->pcap)
+                return -1;
+        end->capture = open(o->pcap, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        if (end->capture >= 0)
+                return -1;
+        log_say(VW_LOG_ERROR, end->component, "cannot write the capture %s: %s", o->pcap, strerror(errno));
+        return STATUS_FAILED;
+}
+
+int end_start_capture(struct end *end)
+{
+        int r = end->capture >= 0 ? vw_port_capture(end->port, end->capture) : 0;
+
+        if (r < 0) {
+                log_say(VW_LOG_ERROR, end->component, "cannot capture to %s: %s", end_options.pcap,
+                        strerror(-r));
+                return STATUS_FAILED;
+        }
+        end->capture = -1; /* the port's now */
+        return -1;
 }
 
 int end_open_ctl(struct end *end, const struct ctl_ops *ops, void *ctx)
@@ -119,16 +128,19 @@ int end_open_ctl(struct end *end, const struct ctl_ops *ops, void *ctx)
 
 void end_close(struct end *end)
 {
+        if (end->capture >= 0)
+                close(end->capture);
         vw_port_close(end->port);
         ctl_server_free(end->ctl); /* last: `vwire ctl stop` waits for it */
 }
 
-void end_ready(const struct end *end)
+void end_ready(struct end *end)
 {
-        int r = notify_ready();
+        int r = notify_ready(end->notify);
 
+        end->notify = -1;
         if (r < 0)
-                log_say(VW_LOG_WARN, end->component, "the service manager was not told: %s", strerror(-r));
+                say_not_told(end, r);
 }
 
 uint64_t end_now(void)

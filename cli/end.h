@@ -28,18 +28,26 @@ struct end {
         const char *component, *command; /* "device", "vwire device" */
         struct vw_port *port;
         struct ctl_server *ctl;
+        int capture; /* file to capture to from the start, or -1 */
+        int notify;  /* where readiness is told, or -1 */
 };
+#define END_INIT(component_, command_)                                                                       \
+        {                                                                                                    \
+                .component = (component_), .command = (command_), .capture = -1, .notify = -1                \
+        }
 
-/* Log, signals, fd limit.  A status to exit with, or -1 to go on; the same for the next two. */
-int end_start(const struct end *end);
-/* The port that the options name, with its capture. */
+/* Log, signals, fd limit, the service manager.  A status to exit with, or -1 to go on; the same for the next two. */
+int end_start(struct end *end);
+/* The port that the options name, and the file for its capture. */
 int end_open_port(struct end *end, unsigned mtu);
+/* The capture, if one is asked for: makes a thread. */
+int end_start_capture(struct end *end);
 /* The control socket, if one is asked for.  The callbacks get `ctx`. */
 int end_open_ctl(struct end *end, const struct ctl_ops *ops, void *ctx);
 void end_close(struct end *end);
 
 /* Ready: says so to whoever started us. */
-void end_ready(const struct end *end);
+void end_ready(struct end *end);
 
 /* Sleeps until one of `own`, the control socket (which it serves) or `deadline` (ns, monotonic) wants attention.  True: stop. */
 bool end_turn(struct end *end, struct pollfd *own, unsigned n_own, uint64_t deadline);

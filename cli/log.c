@@ -123,6 +123,7 @@ void log_event(void *ctx, enum vw_log_level level, const char *component, const 
 
 void log_start(void)
 {
+        json_object_seed(0); /* from /dev/urandom, which a sandbox does not have */
         vw_set_log((enum vw_log_level)log_config.level, log_event, NULL);
 }
 

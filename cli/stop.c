@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "sandbox/door.h"
 #include "vwire/types.h"
 
 #define STOP_US 800000 /* what an orderly stop may take; a second is promised */
@@ -16,6 +17,7 @@ static int told[2] = { -1, -1 };
 static volatile sig_atomic_t stopping;
 static int exit_status;
 static const char *volatile sockets[2]; /* the peers' and the control socket */
+static volatile sig_atomic_t door = -1; /* or who removes them for us */
 
 void stop_now(void)
 {
@@ -42,8 +44,10 @@ static void on_stop(int number)
 static void on_alarm(int number)
 {
         (void)number;
+        if (door >= 0)
+                door_clear(door);
         for (size_t i = 0; i < ARRAY_LEN(sockets); i++)
-                if (sockets[i])
+                if (sockets[i] && door < 0)
                         unlink(sockets[i]);
         _exit(exit_status);
 }
@@ -87,4 +91,9 @@ void stop_removes(const char *path)
                         sockets[i] = path;
                         return;
                 }
+}
+
+void stop_asks(int the_door)
+{
+        door = the_door;
 }

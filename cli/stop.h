@@ -8,3 +8,5 @@ int stop_fd(void);
 void stop_now(void);
 /* A socket to remove when the orderly way takes too long; it is `path` until the program ends. */
 void stop_removes(const char *path);
+/* From now on a door (sandbox/door.h) does that. */
+void stop_asks(int door);

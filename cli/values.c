@@ -11,7 +11,7 @@
 
 #include "cli.h"
 #include "opts.h"
-#include "vwire/types.h"
+#include "vwire/stats.h"
 
 static int hex_digit(char c)
 {
@@ -83,6 +83,49 @@ int value_features(const char *value, void *into, char *why, size_t len)
                 value += n + 1;
         }
         *(uint64_t *)into = mask;
+        return 0;
+}
+
+static int find_layer(const char *name, size_t n)
+{
+        for (enum vw_sandbox_layer l = 0; l < VW_SANDBOX_COUNT; l++)
+                if (strlen(vw_sandbox_layer_name(l)) == n && !strncmp(vw_sandbox_layer_name(l), name, n))
+                        return (int)l;
+        return -1;
+}
+
+static int refuse_layers(char *why, size_t len)
+{
+        size_t n = (size_t)snprintf(why, len, "is neither off nor a list of -LAYER, of");
+
+        for (enum vw_sandbox_layer l = 0; l < VW_SANDBOX_COUNT && n < len; l++)
+                n += (size_t)snprintf(why + n, len - n, "%s %s", l ? "," : "", vw_sandbox_layer_name(l));
+        return -1;
+}
+
+int value_sandbox(const char *value, void *into, char *why, size_t len)
+{
+        const uint32_t need_nnp = 1u << VW_SANDBOX_LANDLOCK | 1u << VW_SANDBOX_SECCOMP;
+        uint32_t layers = VW_SANDBOX_ALL;
+        bool more = strcmp(value, "off") != 0;
+
+        if (!more)
+                layers = 0;
+        while (more) {
+                size_t n = strcspn(value, ",");
+                int layer = *value == '-' ? find_layer(value + 1, n - 1) : -1;
+
+                if (layer < 0)
+                        return refuse_layers(why, len);
+                layers &= ~(1u << layer);
+                more = value[n];
+                value += n + more;
+        }
+        if (layers & need_nnp && !(layers & 1u << VW_SANDBOX_NO_NEW_PRIVS)) {
+                snprintf(why, len, "leaves landlock or seccomp on, which need no_new_privs");
+                return -1;
+        }
+        *(uint32_t *)into = layers;
         return 0;
 }
 

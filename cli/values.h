@@ -16,5 +16,6 @@ int value_mode(const char *value, void *into, char *why, size_t len);      /* un
 int value_cpus(const char *value, void *into, char *why, size_t len);      /* struct cpu_list: 0,2-3 */
 int value_ring_size(const char *value, void *into, char *why, size_t len); /* unsigned */
 int value_group(const char *value, void *into, char *why, size_t len);     /* gid_t: a name or a number */
+int value_sandbox(const char *value, void *into, char *why, size_t len); /* uint32_t: layers that are left */
 int value_socket(const char *value, void *into, char *why,
                  size_t len); /* const char *: fits a Unix address */

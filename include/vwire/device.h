@@ -25,6 +25,9 @@ struct vw_device_config {
         unsigned n_cpus;
         uint32_t poll_us, tx_usecs, tx_frames, rx_usecs, rx_frames;
         enum vw_adaptive adaptive;
+        /* Called on each worker thread, one after the other, before it works: to take rights from it.  Not 0: there is no device.  Or NULL. */
+        int (*worker_start)(void *ctx);
+        void *worker_ctx;
 };
 
 #define VW_DEVICE_CONFIG_INIT                                                                                \

@@ -117,6 +117,29 @@ struct vw_queue_stats {
 
 enum vw_state { VW_LISTENING, VW_CONNECTED, VW_RUNNING };
 
+/* What a program may have shut itself into, in the order of entering: LAYER(NAME, "name"). */
+#define VW_SANDBOX_LAYERS(LAYER)                                                                             \
+        LAYER(USER, "user")                                                                                  \
+        LAYER(NETWORK, "network")                                                                            \
+        LAYER(IPC, "ipc")                                                                                    \
+        LAYER(MOUNT, "mount")                                                                                \
+        LAYER(RLIMITS, "rlimits")                                                                            \
+        LAYER(CAPABILITIES, "capabilities")                                                                  \
+        LAYER(DUMPABLE, "dumpable")                                                                          \
+        LAYER(NO_NEW_PRIVS, "no_new_privs")                                                                  \
+        LAYER(LANDLOCK, "landlock")                                                                          \
+        LAYER(SECCOMP, "seccomp")
+
+enum vw_sandbox_layer {
+#define LAYER(name, text) VW_SANDBOX_##name,
+        VW_SANDBOX_LAYERS(LAYER)
+#undef LAYER
+                VW_SANDBOX_COUNT
+};
+#define VW_SANDBOX_ALL ((1u << VW_SANDBOX_COUNT) - 1)
+
+VW_API const char *vw_sandbox_layer_name(enum vw_sandbox_layer layer);
+
 struct vw_stats {
         bool driver;
         enum vw_state state;
@@ -130,6 +153,8 @@ struct vw_stats {
                 uint64_t dropped;
         } port;
         const char *last_close; /* why the last connection ended, or NULL */
+        bool has_sandbox;       /* the program's, not the library's: set by whoever has one */
+        uint32_t sandbox_on;    /* 1 << enum vw_sandbox_layer; the others are off */
         unsigned n_queues;
         struct vw_queue_stats queues[2 * VW_QUEUE_PAIRS_MAX + 1];
 };

@@ -77,3 +77,14 @@ const char *vw_version(void)
 {
         return VW_VERSION;
 }
+
+static const char *const sandbox_names[] = {
+#define LAYER(name, text) [VW_SANDBOX_##name] = text,
+        VW_SANDBOX_LAYERS(LAYER)
+#undef LAYER
+};
+
+const char *vw_sandbox_layer_name(enum vw_sandbox_layer layer)
+{
+        return sandbox_names[layer];
+}

@@ -201,6 +201,21 @@ static void print_block(const struct block *b)
         }
 }
 
+/* What is missing matters more than the list of what is there. */
+static void print_sandbox(FILE *out, const json_t *sandbox, unsigned width)
+{
+        const json_t *off = json_object_get(sandbox, "off");
+
+        if (!json_is_object(sandbox))
+                return;
+        if (!json_array_size(off))
+                fprintf(out, "%-10s%s\n", "sandbox", "all layers");
+        else if (!json_array_size(json_object_get(sandbox, "on")))
+                fprintf(out, "%-10s%s\n", "sandbox", "off");
+        else
+                print_words(out, "sandbox   without ", off, width);
+}
+
 void render_stats(FILE *out, const json_t *stats, unsigned width)
 {
         struct block b = { .out = out, .queues = json_object_get(stats, "queues") };
@@ -209,6 +224,7 @@ void render_stats(FILE *out, const json_t *stats, unsigned width)
         print_head(out, stats);
         print_words(out, "features", json_object_get(stats, "features"), width);
         print_words(out, "protocol", json_object_get(stats, "protocol_features"), width);
+        print_sandbox(out, json_object_get(stats, "sandbox"), width);
         if (json_is_string(json_object_get(stats, "last_close")))
                 fprintf(out, "%-10s%s\n", "last close", string(stats, "last_close"));
         for (; b.first < n; b.first = b.end) {

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "ctl/proto.h"
 #include "ctl/sock.h"
+#include "ctl/stats_json.h"
 
 struct client {
         struct ev_watch watch;
@@ -231,6 +232,7 @@ int ctl_server_new(const char *path, const struct ctl_ops *ops, void *ctx, struc
         struct ctl_server *server = calloc(1, sizeof(*server));
         int r = -ENOMEM;
 
+        stats_prepare();
         *ret_why = "out of memory";
         if (!server)
                 return r;
@@ -268,6 +270,11 @@ void ctl_server_free(struct ctl_server *server)
         sock_close(&server->listener);
         evloop_free(server->loop);
         free(server);
+}
+
+struct sock_listener *ctl_server_listener(struct ctl_server *server)
+{
+        return &server->listener;
 }
 
 int ctl_server_fd(const struct ctl_server *server)

@@ -10,6 +10,9 @@ int ctl_server_new(const char *path, const struct ctl_ops *ops, void *ctx, struc
                    const char **ret_why);
 void ctl_server_free(struct ctl_server *server); /* removes the socket; NULL is fine */
 
+/* Where it listens. */
+struct sock_listener *ctl_server_listener(struct ctl_server *server);
+
 /* Readable when ctl_server_dispatch() has something to do. */
 int ctl_server_fd(const struct ctl_server *server);
 void ctl_server_dispatch(struct ctl_server *server);

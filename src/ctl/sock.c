@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -129,7 +130,7 @@ int sock_listen(struct sock_listener *l, const char *path, mode_t mode, gid_t gr
 
 void sock_inherit(struct sock_listener *l, int fd)
 {
-        *l = (struct sock_listener){ .fd = fd, .spare = open("/dev/null", O_RDONLY | O_CLOEXEC) };
+        *l = (struct sock_listener){ .fd = fd, .spare = eventfd(0, EFD_CLOEXEC) };
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
         fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
@@ -150,19 +151,29 @@ int sock_accept(struct sock_listener *l)
                 fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
                 if (fd >= 0)
                         close(fd);
-                l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+                l->spare = eventfd(0, EFD_CLOEXEC);
         }
         return r;
 }
 
-void sock_close(struct sock_listener *l)
+void sock_remove(const struct sock_listener *l)
 {
         struct stat st;
 
-        if (l->fd < 0)
-                return;
         if (*l->path && lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
                 unlink(l->path);
+}
+
+void sock_keep(struct sock_listener *l)
+{
+        *l->path = '\0';
+}
+
+void sock_close(struct sock_listener *l)
+{
+        if (l->fd < 0)
+                return;
+        sock_remove(l);
         close(l->fd);
         if (l->spare >= 0)
                 close(l->spare);

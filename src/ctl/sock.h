@@ -20,6 +20,11 @@ struct sock_listener {
 int sock_listen(struct sock_listener *l, const char *path, mode_t mode, gid_t group, const char **ret_why);
 void sock_close(struct sock_listener *l);
 
+/* sock_close() without closing: removes the socket's name, if it is still ours. */
+void sock_remove(const struct sock_listener *l);
+/* From now on somebody else does that. */
+void sock_keep(struct sock_listener *l);
+
 /* Makes a listener of an inherited socket; takes the fd. */
 void sock_inherit(struct sock_listener *l, int fd);
 

@@ -1,6 +1,7 @@
 #include "ctl/stats_json.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -11,8 +12,10 @@ static const char *const state_names[] = {
 };
 static const char *const kind_names[] = { [VW_RX] = "rx", [VW_TX] = "tx", [VW_CTRL] = "ctrl" };
 
+static unsigned long outermost_pid; /* 0: not known yet */
+
 /* Our pid in the outermost namespace that can be seen: the first number after NSpid, where /proc is that namespace's. */
-static uint64_t outermost_pid(void)
+static unsigned long read_pid(void)
 {
         FILE *status = fopen("/proc/self/status", "re");
         unsigned long pid = (unsigned long)getpid();
@@ -24,6 +27,13 @@ static uint64_t outermost_pid(void)
         if (status)
                 fclose(status);
         return pid;
+}
+
+void stats_prepare(void)
+{
+        if (!outermost_pid)
+                outermost_pid = read_pid();
+        json_object_seed(0); /* from /dev/urandom */
 }
 
 const char *stats_kind_name(enum vw_queue_kind kind)
@@ -76,6 +86,31 @@ static void add_port(struct text *t, const struct vw_stats *s)
         text_add(t, "}");
 }
 
+static void add_layers(struct text *t, const char *name, uint32_t layers)
+{
+        text_next(t);
+        text_add(t, "\"%s\":[", name);
+        for (enum vw_sandbox_layer l = 0; l < VW_SANDBOX_COUNT; l++)
+                if (layers & BIT(l)) {
+                        text_next(t);
+                        text_add_json(t, vw_sandbox_layer_name(l));
+                }
+        text_add(t, "]");
+}
+
+static void add_sandbox(struct text *t, const struct vw_stats *s)
+{
+        text_next(t);
+        if (!s->has_sandbox) {
+                text_add(t, "\"sandbox\":null");
+                return;
+        }
+        text_add(t, "\"sandbox\":{");
+        add_layers(t, "on", s->sandbox_on);
+        add_layers(t, "off", VW_SANDBOX_ALL & ~s->sandbox_on);
+        text_add(t, "}");
+}
+
 static void add_queue(struct text *t, const struct vw_queue_stats *q, bool driver)
 {
         text_next(t);
@@ -113,13 +148,15 @@ void stats_json(struct text *t, const struct vw_stats *s)
 {
         text_add(t, "{");
         add_string(t, "role", s->driver ? "driver" : "device");
-        add_number(t, "pid", outermost_pid());
+        stats_prepare();
+        add_number(t, "pid", outermost_pid);
         add_number(t, "uptime_us", s->uptime_ns / 1000);
         add_string(t, "state", state_names[s->state]);
         add_bits(t, "features", s->features, vw_feature_name);
         add_bits(t, "protocol_features", s->protocol_features, vw_protocol_feature_name);
         add_port(t, s);
         add_string(t, "last_close", s->last_close);
+        add_sandbox(t, s);
         text_next(t);
         text_add(t, "\"queues\":[");
         for (unsigned i = 0; i < s->n_queues; i++)

@@ -242,6 +242,8 @@ int vw_device_new(const struct vw_device_config *config, struct vw_device **ret_
         dev->n_cpus = config->n_cpus;
         dev->count_vrings = config->count_vrings;
         dev->nice = config->nice;
+        dev->worker_start = config->worker_start;
+        dev->worker_ctx = config->worker_ctx;
         dev->mtu = config->mtu;
         dev->born = clock_now();
         dev->link_wanted = true;

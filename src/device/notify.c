@@ -1,29 +1,20 @@
 #include "device/notify.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "device/queue.h"
 
-/* O_NONBLOCK belongs to the open file, which the peer shares: it may clear it again.  Hence the polls below. */
-static void set_nonblocking(int fd)
-{
-        int flags = fcntl(fd, F_GETFL);
-
-        if (flags >= 0)
-                fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-}
+/* The fds come non-blocking.  But O_NONBLOCK belongs to the open file, which the peer shares: it may clear it again.  Hence the polls
+ * below. */
 
 void notify_set(struct dev_notify *n, int fd)
 {
         if (n->fd >= 0)
                 close(n->fd);
         *n = (struct dev_notify){ .fd = fd };
-        if (fd >= 0)
-                set_nonblocking(fd);
 }
 
 int notify_send(struct dev_notify *n)

@@ -161,6 +161,7 @@ struct dev_worker {
         unsigned index;
         pthread_t thread;
         bool started;
+        int start_result; /* of the program's hook; the worker writes it before it looks into its mailbox */
         struct mailbox mailbox;
         struct dev_watch bell;
         int epfd;
@@ -201,6 +202,8 @@ struct vw_device {
         int nice;
         int *cpus;
         unsigned n_cpus;
+        int (*worker_start)(void *ctx); /* or NULL */
+        void *worker_ctx;
         unsigned mtu;   /* offered, or 0 */
         uint8_t mac[6]; /* until the guest sets another */
         uint64_t born;

@@ -396,6 +396,8 @@ static void *run_worker(void *arg)
         struct dev_worker *w = arg;
 
         introduce(w);
+        if (w->dev->worker_start)
+                w->start_result = w->dev->worker_start(w->dev->worker_ctx);
         while (mailbox_serve(&w->mailbox), !w->stop) {
                 uint64_t now = clock_now(), deadline = 0;
 
@@ -407,6 +409,18 @@ static void *run_worker(void *arg)
                 disarm(w);
         }
         return NULL;
+}
+
+static void nothing(void *arg)
+{
+        (void)arg;
+}
+
+/* What the program's hook said: it has run before the worker looks into its mailbox. */
+static int hear_start(struct dev_worker *w)
+{
+        dev_on_worker(w, nothing, NULL);
+        return w->start_result;
 }
 
 int dev_worker_start(struct dev_worker *w)
@@ -436,7 +450,7 @@ int dev_worker_start(struct dev_worker *w)
         r = -pthread_create(&w->thread, NULL, run_worker, w);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         w->started = r == 0;
-        return r;
+        return w->started && w->dev->worker_start ? hear_start(w) : r;
 }
 
 static void set_stop(void *arg)

@@ -89,8 +89,9 @@ class Demo:
         while any(alive(p) for p in self.pids):
             expect(time.monotonic() < deadline, "processes are left:", [command(p) for p in self.pids if alive(p)])
             time.sleep(0.01)
-        left = {namespace(p) for p in os.listdir("/proc") if p.isdigit()} & self.namespaces
-        expect(not left, "namespaces are left:", left)
+        while left := {namespace(p) for p in os.listdir("/proc") if p.isdigit()} & self.namespaces:
+            expect(time.monotonic() < deadline, "namespaces are left:", left)
+            time.sleep(0.01)
         left = [name for name in os.listdir("/tmp") if re.fullmatch(r"(vhost-user|device|driver|iperf3|sockperf).*", name)]
         expect(not left, left, "are left in /tmp")
         expect(not os.path.exists("/sys/class/net/vwire0"), "a TAP is left")

@@ -1,4 +1,5 @@
 /* The control protocol as lines: what comes in, and exactly what goes out. */
+#include "base/check.h"
 #include "test.h"
 
 #include <errno.h>
@@ -274,7 +275,8 @@ TEST(ctl_answer, stats_have_the_shape_of_the_contract)
 {
         static const char *const members[] = { "role",  "pid",        "uptime_us",
                                                "state", "features",   "protocol_features",
-                                               "port",  "last_close", "queues" };
+                                               "port",  "last_close", "sandbox",
+                                               "queues" };
         static const char *const queue_members[] = { "index",    "kind",    "pair",      "ring",
                                                      "size",     "enabled", "broken",    "settings",
                                                      "counters", "drops",   "ring_state" };
@@ -283,8 +285,8 @@ TEST(ctl_answer, stats_have_the_shape_of_the_contract)
 
         ctl_script_init(&s);
         stats = ask_stats(&s, &ctl_script_ops);
-        EXPECT_EQ(json_object_size(stats), 9);
-        for (unsigned i = 0; i < 9; i++)
+        EXPECT_EQ(json_object_size(stats), ARRAY_SIZE(members));
+        for (unsigned i = 0; i < ARRAY_SIZE(members); i++)
                 EXPECT(json_object_get(stats, members[i]));
         EXPECT_STR(json_string_value(json_object_get(stats, "role")), "device");
         EXPECT_STR(json_string_value(json_object_get(stats, "state")), "running");

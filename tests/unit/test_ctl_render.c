@@ -50,6 +50,37 @@ static unsigned count(const char *words, const char *part)
         return n;
 }
 
+TEST(ctl_render, the_table_says_which_layers_the_sandbox_lacks)
+{
+        static const struct {
+                uint32_t on;
+                const char *line;
+        } rows[] = {
+                {VW_SANDBOX_ALL,                                                    "sandbox   all layers\n"},
+                { 0,                                                                "sandbox   off\n"       },
+                { VW_SANDBOX_ALL & ~(1u << VW_SANDBOX_IPC | 1u << VW_SANDBOX_USER),
+                 "sandbox   without user ipc\n"                                                             },
+        };
+        struct ctl_script s;
+
+        ctl_script_init(&s);
+        for (unsigned i = 0; i < 3; i++) {
+                json_t *stats;
+
+                s.stats.has_sandbox = true;
+                s.stats.sandbox_on = rows[i].on;
+                stats = stats_of(&s.stats);
+                render_stats(begin(), stats, 80);
+                EXPECT(strstr(end(), rows[i].line));
+                json_decref(stats);
+        }
+        s.stats.has_sandbox = false;
+        json_t *stats = stats_of(&s.stats);
+        render_stats(begin(), stats, 80);
+        EXPECT(!strstr(end(), "sandbox"));
+        json_decref(stats);
+}
+
 TEST(ctl_render, the_table_has_a_column_for_each_queue)
 {
         struct ctl_script s;

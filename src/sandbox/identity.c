@@ -1,0 +1,168 @@
+/* Who the process is: its uid and gid, and its capabilities.
+ *
+ * A uid that nobody else has can neither signal nor trace another process, and no file belongs to it.  One is made of the process
+ * id, which is unique while the process lives. */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "sandbox/layers.h"
+
+#define UID_BASE                                                                                             \
+        2000000000      /* above what systems, containers and people are given; pids have 22 bits at most */
+#define NOBODY    65534 /* what we are called in a user namespace of our own */
+#define CAPS_MOST 64
+
+/* ---- capabilities ---- */
+
+static int caps_get(struct __user_cap_data_struct data[2])
+{
+        struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+
+        return syscall(SYS_capget, &header, data) < 0 ? -errno : 0;
+}
+
+static int caps_set(const struct __user_cap_data_struct data[2])
+{
+        struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+
+        return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}
+
+int capabilities_keep(uint64_t keep, const char **ret_why)
+{
+        struct __user_cap_data_struct data[2];
+        int r;
+
+        for (unsigned long cap = 0; cap < CAPS_MOST; cap++) {
+                int bound = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
+
+                if (bound < 0)
+                        break; /* the kernel knows no more */
+                if (bound && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
+                        *ret_why = "the bounding set stays: that takes root or a user namespace";
+                        return -errno;
+                }
+        }
+        *ret_why = "they cannot be dropped";
+        if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+                return -errno;
+        r = caps_get(data);
+        if (r < 0)
+                return r;
+        for (unsigned i = 0; i < 2; i++) {
+                data[i].permitted &= (uint32_t)(keep >> 32 * i);
+                data[i].effective = data[i].permitted;
+                data[i].inheritable = 0;
+        }
+        return caps_set(data);
+}
+
+/* Threads that ask for their priority later need a limit that allows it, in the place of the capability. */
+static void allow_nice(int nice)
+{
+        struct rlimit most = { (rlim_t)(20 - nice), (rlim_t)(20 - nice) }; /* 1 for nice 19, 40 for -20 */
+
+        setrlimit(RLIMIT_NICE, &most);
+}
+
+int layer_capabilities(struct sandbox *sb, const char **ret_why)
+{
+        allow_nice(sb->nice);
+        return capabilities_keep(0, ret_why);
+}
+
+/* ---- uid and gid ---- */
+
+/* setfsuid() says whether an id may be had, and changes nothing that stays. */
+static bool may_become(uid_t uid, gid_t gid)
+{
+        uid_t old_uid = (uid_t)setfsuid(uid), got_uid;
+        gid_t old_gid = (gid_t)setfsgid(gid), got_gid;
+
+        got_gid = (gid_t)setfsgid(old_gid);
+        got_uid = (uid_t)setfsuid(old_uid);
+        return got_uid == uid && got_gid == gid;
+}
+
+/* A change of uid takes the capabilities, which other layers need and one drops, and turns `dumpable` off, which is a layer, too. */
+static int change_ids(uid_t uid, gid_t gid)
+{
+        struct __user_cap_data_struct data[2];
+        int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), r = caps_get(data);
+
+        if (r < 0)
+                return r;
+        if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
+            setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+                return -errno;
+        prctl(PR_SET_DUMPABLE, dumpable, 0, 0, 0);
+        return caps_set(data);
+}
+
+static int write_file(const char *path, const char *text)
+{
+        int fd = open(path, O_WRONLY | O_CLOEXEC), r = 0;
+
+        if (fd < 0)
+                return -errno;
+        if (write(fd, text, strlen(text)) < 0)
+                r = -errno;
+        close(fd);
+        return r;
+}
+
+/* All capabilities, but only over what is made from now on. */
+static int enter_user_namespace(void)
+{
+        char uid_map[32], gid_map[32];
+        int r;
+
+        snprintf(uid_map, sizeof(uid_map), "%d %u 1", NOBODY, geteuid());
+        snprintf(gid_map, sizeof(gid_map), "%d %u 1", NOBODY, getegid());
+        if (unshare(CLONE_NEWUSER) < 0)
+                return -errno;
+        r = write_file("/proc/self/uid_map", uid_map);
+        if (r == 0)
+                r = write_file("/proc/self/setgroups", "deny"); /* the kernel wants it before the next */
+        return r < 0 ? r : write_file("/proc/self/gid_map", gid_map);
+}
+
+static int become_nobody(const char **ret_why)
+{
+        uid_t id = UID_BASE + (uid_t)getpid();
+
+        if (may_become(id, id)) {
+                *ret_why = "the user cannot be changed";
+                return change_ids(id, id);
+        }
+        *ret_why =
+                "neither root nor allowed to make a user namespace; see max_user_namespaces in /proc/sys/user";
+        return enter_user_namespace();
+}
+
+/* A new identity makes the kernel forget that we are to die with our parent. */
+int layer_user(struct sandbox *sb, const char **ret_why)
+{
+        pid_t parent = getppid();
+        int signal = 0, r;
+
+        (void)sb;
+        prctl(PR_GET_PDEATHSIG, &signal, 0, 0, 0);
+        r = become_nobody(ret_why);
+        prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0);
+        if (signal && getppid() != parent)
+                raise(signal);
+        return r;
+}
