@@ -111,8 +111,9 @@ int link_make_namespaces(struct link *l)
 
 int link_start_half(struct link *l, struct link_half *h, const char *const *options)
 {
+        static const char port[] = "--port=tap:" LINK_TAP;
         char socket[64], ctl[64];
-        const char *argv[6 + LINK_ARGS] = { "/proc/self/exe", h->name, socket, "--port=tap:" LINK_TAP, ctl };
+        const char *argv[6 + LINK_ARGS] = { "/proc/self/exe", h->name, socket, port, ctl };
         int r;
 
         snprintf(socket, sizeof(socket), "--socket-path=%s", l->socket);

@@ -38,11 +38,13 @@ int main(int argc, char **argv)
                 fprintf(stderr, "usage: embed PROGRAM [ARGS]\n");
                 return 2;
         }
-        if (vw_port_open("loop", &port_config, &config.port, &why) < 0 || vw_device_new(&config, &dev, &why) < 0) {
+        if (vw_port_open("loop", &port_config, &config.port, &why) < 0 ||
+            vw_device_new(&config, &dev, &why) < 0) {
                 fprintf(stderr, "embed: %s\n", why);
                 return 1;
         }
-        if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv) < 0 || start(argv, sv[1]) < 0 || vw_device_serve(dev, sv[0]) < 0) {
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv) < 0 || start(argv, sv[1]) < 0 ||
+            vw_device_serve(dev, sv[0]) < 0) {
                 perror("embed");
                 return 1;
         }

@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /* What the shared library exports. */
-#define VW_API __attribute__((visibility("default")))
+#define VW_API             __attribute__((visibility("default")))
 
 #define VW_QUEUE_PAIRS_MAX 64    /* pairs of one device */
 #define VW_QUEUE_SIZE_MAX  32768 /* entries of one ring (2.7, 2.8) */

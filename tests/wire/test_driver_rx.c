@@ -317,8 +317,7 @@ TEST(driver_rx, truesize_is_exact_when_buffers_are_used_in_any_order)
 
                         net_hdr_encode(&one, HDR, bytes);
                         memcpy(ring->held[k].iov[0].iov_base, bytes, HDR);
-                        ring->held[k].written =
-                                HDR + 14 + rng_below(&rng, ring->held[k].len_in - HDR - 13);
+                        ring->held[k].written = HDR + 14 + rng_below(&rng, ring->held[k].len_in - HDR - 13);
                 }
                 vq_device_push(&ring->vq, ring->held, ring->n_held);
                 vq_device_publish(&ring->vq);
