@@ -56,8 +56,12 @@ static int on_start(void *ctx, unsigned index, const struct vq_config *cfg, int 
 {
         struct sd *d = ctx;
         struct sd_ring *r = &d->ring[index];
-        int e = vq_device_init(&r->vq, cfg, d->map, ret_why);
+        int e;
 
+        *ret_why = "not this ring";
+        if ((int)index == d->refused_ring)
+                return -EINVAL;
+        e = vq_device_init(&r->vq, cfg, d->map, ret_why);
         if (e)
                 return e;
         r->cfg = *cfg;
@@ -117,7 +121,9 @@ static uint32_t on_get_config(void *ctx, uint8_t *buf, uint32_t offset, uint32_t
 
 static void on_set_status(void *ctx, uint8_t status)
 {
-        ((struct sd *)ctx)->status = status;
+        struct sd *d = ctx;
+
+        d->status = d->forgets_status ? 0 : status;
 }
 
 static uint8_t on_get_status(void *ctx)
@@ -165,7 +171,8 @@ static int pop(struct sd_ring *r, unsigned max)
         while (r->running && r->n_held - before < max &&
                (n = vq_device_pop(&r->vq, &r->pool, r->held + r->n_held, max - (r->n_held - before))) > 0)
                 r->n_held += (unsigned)n;
-        vq_device_kick_enable(&r->vq);
+        if (r->running)
+                vq_device_kick_enable(&r->vq);
         return n < 0 ? n : (int)(r->n_held - before);
 }
 
@@ -272,6 +279,7 @@ void sd_init(struct sd *d)
                 .config_size = sizeof(struct virtio_net_config),
                 .stop = eventfd(0, EFD_CLOEXEC),
                 .life_ms = -1,
+                .refused_ring = -1,
         };
         check(d->stop >= 0 && pthread_mutex_init(&d->mutex, NULL) == 0);
         for (unsigned i = 0; i < SD_RINGS; i++) {
@@ -299,6 +307,23 @@ void sd_start(struct sd *d, int fd)
         check(pthread_create(&d->thread, NULL, run, d) == 0);
 }
 
+/* Without REPLY_ACK the driver goes on before its requests have been served. */
+static void settle(struct sd *d)
+{
+        bool busy = true;
+
+        while (busy) {
+                struct pollfd p = { .events = POLLIN };
+
+                sd_lock(d);
+                p.fd = d->be ? vu_backend_fd(d->be) : -1;
+                busy = poll(&p, 1, 0) > 0;
+                sd_unlock(d);
+                if (busy)
+                        usleep(100);
+        }
+}
+
 int sd_connect(struct sd *d, struct vw_driver *drv, const char **ret_why)
 {
         int pair[2], r;
@@ -308,6 +333,7 @@ int sd_connect(struct sd *d, struct vw_driver *drv, const char **ret_why)
         r = vw_driver_connect(drv, pair[0], ret_why);
         if (r)
                 close(pair[0]);
+        settle(d);
         return r;
 }
 

@@ -59,6 +59,8 @@ struct sd {
         struct virtio_net_config config;
         uint32_t config_size;
         bool config_restless; /* the configuration is another at each read */
+        int refused_ring;     /* that does not start; -1: none */
+        bool forgets_status;  /* what it was told of its status is not there when it is asked */
         enum sd_ctrl ctrl;
         uint8_t answer[8]; /* what it writes before the ack, where there is room */
         /* written down */

@@ -1,76 +1,294 @@
-/* The driver against a scripted device: it connects, sends and receives. */
+/* The life of a connection: from a socket to running rings and back, over and over, with every device that may be met. */
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include "script_device.h"
+#include "drv_rig.h"
+#include "mock_vhost.h"
+#include "scale.h"
 #include "test.h"
 
-struct rig {
-        struct sd dev;
-        struct vw_driver *drv;
-        unsigned received, done, wakes;
-        uint32_t last_len;
-        uint8_t last[2048];
-};
+#define SEC NSEC_PER_SEC
 
-static unsigned on_rx(void *ctx, unsigned pair, struct vw_rx_pkt *pkts, unsigned n)
+static void traffic(struct rig *r)
 {
-        struct rig *t = ctx;
-
-        (void)pair;
-        t->received += n;
-        t->last_len = pkts[n - 1].len;
-        memcpy(t->last, pkts[n - 1].iov[0].iov_base, pkts[n - 1].iov[0].iov_len);
-        return n;
+        EXPECT_EQ(rig_send(r, 60), 1);
+        EXPECT_EQ(sd_consume(&r->dev, r->pair), 1);
+        EXPECT(rig_arrive(r, 100, 3));
+        EXPECT_EQ(rig_poll(r, 64, SEC), 1);
+        EXPECT_EQ(r->done, r->sent);
 }
 
-static void on_done(void *ctx, unsigned pair, void *const *cookies, unsigned n)
+/* What vw_driver_connect() makes of the device as it is set up. */
+static int try(struct rig *r, const char **ret_why)
 {
-        struct rig *t = ctx;
-
-        for (unsigned i = 0; i < n; i++)
-                vw_driver_buf_put(t->drv, pair, cookies[i]);
-        t->done += n;
+        r->config.ops = &r->ops;
+        r->config.ctx = r;
+        if (!r->drv)
+                EXPECT_EQ(vw_driver_new(&r->config, &r->drv, ret_why), 0);
+        return sd_connect(&r->dev, r->drv, ret_why);
 }
 
-TEST(driver, sends_and_receives)
+TEST(driver_life, refuses_a_configuration_that_cannot_be)
 {
-        static const struct vw_driver_ops ops = { .rx = on_rx, .tx_done = on_done };
-        struct rig t = { 0 };
-        struct vw_driver_config c = VW_DRIVER_CONFIG_INIT;
+        static const struct {
+                unsigned pairs, size;
+        } cases[] = {
+                {0,   256  },
+                { 65, 256  },
+                { 1,  0    },
+                { 1,  1    },
+                { 1,  100  },
+                { 1,  65536}
+        };
+        struct vw_driver *drv = NULL;
+
+        for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct vw_driver_config c = VW_DRIVER_CONFIG_INIT;
+                const char *why = NULL;
+
+                c.pairs = cases[i].pairs;
+                c.queue_size = cases[i].size;
+                EXPECT_EQ(vw_driver_new(&c, &drv, &why), -EINVAL);
+                EXPECT(why && !drv);
+        }
+}
+
+TEST(driver_life, works_before_and_after_every_connection)
+{
+        struct rig r;
+        struct vw_driver_info info;
+
+        rig_init(&r);
+        rig_start(&r);
+        traffic(&r);
+        vw_driver_info(r.drv, &info);
+        EXPECT(info.connected);
+        vw_driver_disconnect(r.drv);
+        vw_driver_disconnect(r.drv);
+        vw_driver_info(r.drv, &info);
+        EXPECT(!info.connected);
+        EXPECT_STR(info.last_close, "closed by us");
+        rig_start(&r);
+        traffic(&r);
+        rig_end(&r);
+}
+
+TEST(driver_life, a_second_socket_is_turned_away)
+{
+        struct rig r;
         const char *why = "";
-        uint8_t frame[1000];
-        struct iovec iov = { 0 };
-        struct vw_tx_pkt pkt = { .iov = &iov, .n_iov = 1 };
-        struct sd_frame f;
 
-        sd_init(&t.dev);
-        c.ops = &ops;
-        c.ctx = &t;
-        c.tx_bufs = 16;
-        EXPECT_EQ(vw_driver_new(&c, &t.drv, &why), 0);
-        EXPECT_EQ(sd_connect(&t.dev, t.drv, &why), 0);
-        for (unsigned i = 0; i < sizeof(frame); i++)
-                frame[i] = (uint8_t)i;
-        EXPECT(sd_receive(&t.dev, 0, NULL, frame, sizeof(frame)));
-        EXPECT(sd_call(&t.dev, 0));
-        EXPECT_EQ(vw_driver_wait(t.drv, 0, UINT64_MAX), VW_WAIT_QUEUE);
-        EXPECT_EQ(vw_driver_poll(t.drv, 0, 64), 1);
-        EXPECT_EQ(t.last_len, sizeof(frame));
-        EXPECT_MEM(t.last, frame, sizeof(frame));
+        rig_init(&r);
+        rig_start(&r);
+        EXPECT_EQ(vw_driver_connect(r.drv, 0, &why), -EISCONN);
+        traffic(&r);
+        rig_end(&r);
+}
 
-        iov.iov_base = vw_driver_buf_get(t.drv, 0);
-        iov.iov_len = 100;
-        memcpy(iov.iov_base, frame, 100);
-        pkt.cookie = iov.iov_base;
-        EXPECT_EQ(vw_driver_xmit(t.drv, 0, &pkt, 1, false), 1);
-        EXPECT_EQ(sd_kicks(&t.dev, 1), 1);
-        EXPECT_EQ(sd_take(&t.dev, 0, 8, &f), 1);
-        EXPECT_EQ(f.len, 100);
-        EXPECT_MEM(f.bytes, frame, 100);
-        EXPECT_EQ(t.done, 0);
-        sd_give_back(&t.dev, 1, 1, 0);
-        EXPECT_EQ(vw_driver_poll(t.drv, 0, 64), 0);
-        EXPECT_EQ(t.done, 1);
-        vw_driver_free(t.drv);
-        sd_done(&t.dev);
+/* hostile K04, the driver's side */
+TEST(driver_life, a_thousand_connections_leave_nothing_behind)
+{
+        struct rig r;
+        unsigned fds = 0, mappings = 0;
+
+        rig_init(&r);
+        r.config.pairs = 2;
+        for (uint64_t i = 0; i < test_scale(50, 1000); i++) {
+                rig_start(&r);
+                traffic(&r);
+                EXPECT_EQ(rig_send(&r, 60), 1); /* one is always out */
+                if (i % 2)
+                        vw_driver_disconnect(r.drv);
+                sd_leave(&r.dev);
+                if (i % 2 == 0)
+                        EXPECT_EQ(vw_driver_dispatch(r.drv), -ENOTCONN);
+                EXPECT_EQ(r.done, r.sent);
+                if (i == 0) {
+                        fds = mock_count_fds();
+                        mappings = mock_count_mappings();
+                }
+                EXPECT_EQ(mock_count_fds(), fds);
+                EXPECT_EQ(mock_count_mappings(), mappings);
+        }
+        rig_start(&r);
+        rig_end(&r);
+}
+
+TEST(driver_life, memory_is_sealed_against_shrinking)
+{
+        struct rig r;
+        int fd;
+
+        rig_init(&r);
+        rig_start(&r);
+        fd = r.drv->arena.fd;
+        EXPECT_EQ(fcntl(fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+                  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+        EXPECT_EQ(ftruncate(fd, 0), -1);
+        rig_end(&r);
+}
+
+/* T-MQ-04 */
+TEST(driver_life, a_ring_that_the_device_refuses_undoes_all_the_others)
+{
+        struct rig r;
+        const char *why = "";
+
+        rig_init(&r);
+        r.config.pairs = SD_PAIRS;
+        for (int k = 0; k < SD_RINGS; k++) {
+                r.dev.refused_ring = k;
+                EXPECT(try(&r, &why) < 0);
+                EXPECT(*why);
+                EXPECT_EQ(rig_send(&r, 60), -ENETDOWN);
+                for (unsigned i = 0; i < SD_PAIRS; i++)
+                        EXPECT_EQ(r.drv->pairs[i].rx_kick, -1);
+        }
+        r.dev.refused_ring = -1;
+        EXPECT_EQ(try(&r, &why), 0);
+        traffic(&r);
+        rig_end(&r);
+}
+
+TEST(driver_life, a_device_that_refuses_the_features_is_refused)
+{
+        struct rig r;
+        const char *why = "";
+
+        rig_init(&r);
+        r.dev.forgets_status = true; /* FEATURES_OK is not there when it is read again (3.1.1) */
+        EXPECT_EQ(try(&r, &why), -EOPNOTSUPP);
+        EXPECT_STR(why, "the device refused the features");
+        r.dev.forgets_status = false;
+        EXPECT_EQ(try(&r, &why), 0);
+        EXPECT_EQ(r.dev.status, 15);
+        rig_end(&r);
+}
+
+TEST(driver_life, every_protocol_feature_may_be_missing)
+{
+        static const unsigned bits[] = { VHOST_USER_PROTOCOL_F_MQ, VHOST_USER_PROTOCOL_F_REPLY_ACK,
+                                         VHOST_USER_PROTOCOL_F_CONFIG, VHOST_USER_PROTOCOL_F_BACKEND_REQ,
+                                         VHOST_USER_PROTOCOL_F_STATUS };
+
+        for (unsigned set = 0; set < 1u << ARRAY_SIZE(bits); set++) {
+                struct rig r;
+
+                rig_init(&r);
+                r.config.pairs = 2;
+                for (unsigned i = 0; i < ARRAY_SIZE(bits); i++)
+                        if (set & 1u << i)
+                                r.dev.protocol_features &= ~BIT(bits[i]);
+                rig_start(&r);
+                traffic(&r);
+                if (!(r.dev.protocol_features & BIT(VHOST_USER_PROTOCOL_F_CONFIG)) &&
+                    !(r.dev.protocol_features & BIT(VHOST_USER_PROTOCOL_F_MQ)))
+                        EXPECT_EQ(r.drv->net.pairs, 1);
+                rig_end(&r);
+        }
+}
+
+TEST(driver_life, protocol_features_may_not_be_offered_at_all)
+{
+        struct rig r;
+
+        rig_init(&r);
+        r.dev.features &= ~F(protocol_features);
+        rig_start(&r);
+        traffic(&r);
+        rig_end(&r);
+}
+
+TEST(driver_life, every_ring_size_works)
+{
+        for (unsigned size = 2; size <= VW_QUEUE_SIZE_MAX; size *= 2) {
+                struct rig r;
+
+                rig_init(&r);
+                r.config.queue_size = size;
+                r.config.offloads = 31;
+                rig_start(&r);
+                for (unsigned i = 0; i < 10; i++)
+                        traffic(&r);
+                rig_end(&r);
+        }
+}
+
+TEST(driver_life, an_mtu_that_does_not_fit_the_ring_is_not_taken)
+{
+        struct rig r;
+        struct vw_driver_info info;
+
+        rig_init(&r);
+        r.config.queue_size = 2;
+        r.dev.config.mtu = cpu_to_le16(65535);
+        rig_start(&r);
+        vw_driver_info(r.drv, &info);
+        EXPECT_EQ(info.mtu, 0);
+        EXPECT(!(info.features & F(mtu)));
+        traffic(&r);
+        rig_end(&r);
+}
+
+TEST(driver_life, a_large_mtu_works_in_every_layout)
+{
+        for (unsigned layout = 0; layout < 3; layout++) {
+                struct rig r;
+
+                rig_init(&r);
+                r.checks = true;
+                r.dev.config.mtu = cpu_to_le16(9000);
+                if (layout)
+                        r.dev.features &= ~F(mrg_rxbuf);
+                if (layout == 2)
+                        r.dev.features &= ~F(indirect_desc);
+                rig_start(&r);
+                for (unsigned i = 0; i < 200; i++) {
+                        EXPECT(rig_arrive(&r, 9018, (uint8_t)i));
+                        EXPECT_EQ(rig_poll(&r, 64, SEC), 1);
+                }
+                EXPECT_EQ(r.received, 200);
+                rig_end(&r);
+        }
+}
+
+/* A hung device must not keep a program that is told to end. */
+TEST(driver_life, hung_device_is_left_within_a_second)
+{
+        struct rig r;
+        uint64_t begin;
+
+        rig_init(&r);
+        r.config.pairs = SD_PAIRS;
+        rig_start(&r);
+        EXPECT_EQ(rig_send(&r, 60), 1);
+        sd_lock(&r.dev); /* it answers nothing any more */
+        begin = clock_now();
+        vw_driver_disconnect(r.drv);
+        EXPECT(clock_now() - begin < SEC);
+        sd_unlock(&r.dev);
+        EXPECT_EQ(r.done, 1);
+        rig_end(&r);
+}
+
+TEST(driver_life, hung_device_fails_a_connection_in_time)
+{
+        struct rig r;
+        const char *why = "";
+        uint64_t begin = clock_now();
+        int pair[2];
+
+        rig_init(&r);
+        r.config.ops = &r.ops;
+        EXPECT_EQ(vw_driver_new(&r.config, &r.drv, &why), 0);
+        EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+        EXPECT_EQ(vw_driver_connect(r.drv, pair[0], &why), -ETIMEDOUT);
+        EXPECT(clock_now() - begin < SEC);
+        close(pair[1]);
+        EXPECT(vw_driver_connect(r.drv, pair[0], &why) < 0); /* the socket is still ours */
+        close(pair[0]);
+        rig_end(&r);
 }
