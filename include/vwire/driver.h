@@ -50,7 +50,7 @@ struct vw_driver_ops {
         void (*tx_wake)(void *ctx, unsigned pair);
         /* A flow whose send was refused has fallen below its limit: exactly one call for each refusal period. */
         void (*flow_wake)(void *ctx, unsigned pair, struct vw_flow *flow);
-        /* Control thread: connection, link, MTU or MAC have changed: read vw_driver_info(). */
+        /* Control thread: connection, link or number of pairs have changed: read vw_driver_info(). */
         void (*changed)(void *ctx);
 };
 

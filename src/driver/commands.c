@@ -69,6 +69,8 @@ VW_API int vw_driver_set_pairs(struct vw_driver *drv, unsigned pairs)
         }
         enable_pairs(drv, old, pairs, true);
         drv->net.active = drv->pairs_wish = pairs;
+        if (pairs != old && drv->ops.changed)
+                drv->ops.changed(drv->config.ctx);
         return r;
 }
 

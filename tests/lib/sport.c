@@ -19,7 +19,26 @@ static void info(void *self, struct vw_port_info *ret_info)
                 .link_up = load_relaxed(&p->link_up),
                 .mtu = load_relaxed(&p->mtu),
                 .tx_offloads = load_relaxed(&p->tx_offloads),
+                .bridged = load_relaxed(&p->bridged),
         };
+        memcpy(ret_info->mac, p->mac, sizeof(p->mac));
+}
+
+static int set_identity(void *self, const uint8_t mac[6], unsigned mtu)
+{
+        struct sport *p = self;
+
+        if (mac)
+                memcpy(p->mac, mac, sizeof(p->mac));
+        if (mtu)
+                store_relaxed(&p->mtu, mtu);
+        return 0;
+}
+
+static int set_carrier(void *self, bool up)
+{
+        store_relaxed(&((struct sport *)self)->carrier, up);
+        return 0;
 }
 
 static int set_rx_offloads(void *self, uint32_t offloads)
@@ -102,6 +121,8 @@ static uint32_t rx_max(const void *self, unsigned lane)
 static const struct vw_port_ops ops = {
         .info = info,
         .set_rx_offloads = set_rx_offloads,
+        .set_identity = set_identity,
+        .set_carrier = set_carrier,
         .event_fd = event_fd,
         .event_ack = event_ack,
         .set_active = set_active,

@@ -15,11 +15,13 @@ struct sport {
         int events; /* eventfd */
         /* set by the test, atomically */
         uint32_t tx_offloads, rx_max, mtu;
-        bool link_up;
+        bool link_up, bridged;
         int tx_errno; /* what every transmitted frame fails with, or 0 */
         int rx_errno; /* what the next read fails with, once */
         /* written down */
         uint32_t rx_offloads;
+        uint8_t mac[6]; /* the identity that it was given */
+        bool carrier;
         unsigned active, rx_calls;
 };
 
