@@ -524,6 +524,18 @@ uint64_t sd_kicks(struct sd *d, unsigned ring)
         return n;
 }
 
+unsigned sd_last_command(struct sd *d, struct sd_command *ret_command)
+{
+        unsigned n;
+
+        sd_lock(d);
+        n = d->n_commands;
+        if (n)
+                *ret_command = d->command[(n - 1) % SD_COMMANDS];
+        sd_unlock(d);
+        return n;
+}
+
 void sd_answer(struct sd *d, uint8_t ack)
 {
         struct sd_ring *r;

@@ -128,6 +128,8 @@ void sd_call_anyway(struct sd *d, unsigned ring);
 /* Kicks since the last look. */
 uint64_t sd_kicks(struct sd *d, unsigned ring);
 
+/* The last command that it was given; its number, 0 for none. */
+unsigned sd_last_command(struct sd *d, struct sd_command *ret_command);
 /* Answers the oldest command that it was silent about. */
 void sd_answer(struct sd *d, uint8_t ack);
 /* Tells the driver that the configuration has changed (set it under sd_lock()). */

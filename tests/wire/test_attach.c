@@ -411,6 +411,7 @@ TEST(attach, the_port_becomes_what_the_device_is)
 {
         struct joined t;
         struct vw_setting queues = { -1, VW_KEY_QUEUES, 1 };
+        struct sd_command cmd;
         const char *why = "";
 
         join_open(&t, NULL, 2, 0, true);
@@ -424,12 +425,13 @@ TEST(attach, the_port_becomes_what_the_device_is)
         EXPECT_EQ(t.sport.active, 2);
         EXPECT_EQ(t.sport.rx_offloads,
                   VW_OFFLOAD_CSUM | VW_OFFLOAD_TSO4 | VW_OFFLOAD_TSO6 | VW_OFFLOAD_ECN | VW_OFFLOAD_USO);
-        EXPECT_EQ(t.dev.command[t.dev.n_commands - 1].bytes[0], 0); /* promiscuous, for the bridge's sake */
-        EXPECT_EQ(t.dev.command[t.dev.n_commands - 1].bytes[2], 1);
+        EXPECT(sd_last_command(&t.dev, &cmd));
+        EXPECT_MEM(cmd.bytes, "\0\0\1", 3); /* promiscuous, for the bridge's sake */
         t.sport.bridged = false;
         sport_event(&t.sport);
         attach_step(t.a);
-        EXPECT_EQ(t.dev.command[t.dev.n_commands - 1].bytes[2], 0);
+        EXPECT(sd_last_command(&t.dev, &cmd));
+        EXPECT_MEM(cmd.bytes, "\0\0\0", 3);
         EXPECT_EQ(vw_driver_set(attach_driver(t.a), &queues, 1, &why), 0);
         EXPECT_EQ(t.sport.active, 1);
         attach_link(t.a, false);

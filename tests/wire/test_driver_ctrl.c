@@ -30,24 +30,18 @@ static void answering(struct rig *r)
 /* The bytes of the last command. */
 static void expect_command(struct rig *r, const void *bytes, uint32_t len)
 {
-        const struct sd_command *c;
+        struct sd_command c;
 
-        sd_lock(&r->dev);
-        EXPECT(r->dev.n_commands > 0);
-        c = &r->dev.command[(r->dev.n_commands - 1) % SD_COMMANDS];
-        EXPECT_EQ(c->len, len);
-        EXPECT_MEM(c->bytes, bytes, len);
-        sd_unlock(&r->dev);
+        EXPECT(sd_last_command(&r->dev, &c));
+        EXPECT_EQ(c.len, len);
+        EXPECT_MEM(c.bytes, bytes, len);
 }
 
 static unsigned commands(struct rig *r)
 {
-        unsigned n;
+        struct sd_command c;
 
-        sd_lock(&r->dev);
-        n = r->dev.n_commands;
-        sd_unlock(&r->dev);
-        return n;
+        return sd_last_command(&r->dev, &c);
 }
 
 /* ---- what goes over the wire ---- */

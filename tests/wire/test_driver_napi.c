@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -342,5 +343,64 @@ TEST(driver_set, tells_why_in_words)
         EXPECT_EQ(vw_driver_why(r.drv, 3, text, sizeof(text)), -ENOENT);
         EXPECT(vw_driver_why(r.drv, 1, text, 5) > 5);
         EXPECT_EQ(strlen(text), 4);
+        rig_end(&r);
+}
+
+/* ---- the race between adding used entries and going to sleep ---- */
+
+struct feeder {
+        struct rig *r;
+        pthread_t thread;
+        uint64_t rounds;
+        uint64_t seen; /* atomic: frames that the driver has received */
+};
+
+/* A frame a round; every other round waits until the driver has it, and so is likely asleep or about to be. */
+static void *feed(void *arg)
+{
+        struct feeder *f = arg;
+        uint8_t frame[60] = { 0 };
+
+        for (uint64_t i = 0; i < f->rounds;) {
+                if (!sd_receive(&f->r->dev, 0, NULL, frame, sizeof(frame))) {
+                        sched_yield();
+                        continue;
+                }
+                sd_call(&f->r->dev, 0);
+                i++;
+                for (unsigned spin = 0; i % 2 && __atomic_load_n(&f->seen, __ATOMIC_ACQUIRE) < i; spin++)
+                        if (spin % 64 == 63)
+                                sched_yield();
+        }
+        return NULL;
+}
+
+/* T-RX-26 */
+TEST(driver_napi, no_frame_is_slept_over)
+{
+        struct rig r;
+        struct feeder f = { .r = &r, .rounds = test_scale(20000, 10000000) };
+        unsigned timeouts = 0;
+        uint16_t event = 0;
+
+        rig_init(&r);
+        rig_start(&r);
+        EXPECT_EQ(pthread_create(&f.thread, NULL, feed, &f), 0);
+        while (r.received < f.rounds && !timeouts) {
+                struct vq_state s;
+
+                if (vw_driver_wait(r.drv, 0, clock_now() + 10 * SEC) == VW_WAIT_TIMEOUT)
+                        timeouts++;
+                vq_driver_state(&rig_pair(&r)->rx.vq, &s);
+                EXPECT((uint16_t)(s.event_ours - event) < 0x8000); /* the event index never moves backwards */
+                event = (uint16_t)s.event_ours;
+                while (vw_driver_poll(r.drv, 0, 64) == 64) {
+                }
+                __atomic_store_n(&f.seen, r.received, __ATOMIC_RELEASE);
+        }
+        EXPECT_EQ(timeouts, 0);
+        pthread_join(f.thread, NULL);
+        EXPECT_EQ(r.received, f.rounds);
+        EXPECT_EQ(rig_all_drops(&r, 0), 0);
         rig_end(&r);
 }
