@@ -13,11 +13,12 @@
 #include "ctl/render.h"
 #include "ctl/sock.h"
 #include "opts.h"
-#include "vwire/stats.h"
+#include "vwire/device.h"
 
 static struct ctl_options {
         bool json, prometheus;
         unsigned watch_ms; /* 0: once */
+        const char *replay;
 } options;
 
 #define WATCH_MS_LEAST 100 /* the counters are read on the control thread, which has other work */
@@ -29,6 +30,9 @@ static const struct opt rows[] = {
         ROW(struct ctl_options, watch_ms, OPT_UNSIGNED, "watch", "MS", NULL,
             "stats as rates (with --json as they are), every MS milliseconds (bare: 1000) until SIGINT",
             .optional = "1000", .least = WATCH_MS_LEAST, .greatest = WATCH_MS_MOST),
+        ROW_TEXT(
+                struct ctl_options, replay, "replay", "FILE", NULL,
+                "no PATH, no COMMAND: make the decisions of a trace again, and tell whether they are the same"),
 };
 
 static const struct opt_group group = { .rows = rows, .n_rows = ARRAY_LEN(rows), .into = &options };
@@ -37,21 +41,26 @@ static const struct opt_group *const groups[] = { &group };
 
 static const struct opt_page page = {
         .command = "vwire ctl",
-        .usage = "PATH COMMAND [options]",
+        .usage = "PATH COMMAND [options] | --replay=FILE",
         .about =
                 "Looks at a running device or driver through the socket that its --ctl=PATH made, and sets it under load.",
-        .topics = "commands:\n"
-                  "  stats                 what every queue has done\n"
-                  "  get [KEY...]          settings, as `set` takes them\n"
-                  "  set KEY=VALUE...      all of them at once, or none; q3.tx-usecs=64 for one queue\n"
-                  "  why [QUEUE]           what each queue is doing and what it waits for\n"
-                  "  pcap FILE|off         capture what crosses the port, or stop that\n"
-                  "  link up|down          the link state that the other end sees\n"
-                  "  features              what was negotiated\n"
-                  "  stop                  orderly stop; returns when it is done\n",
-        .examples = "  vwire ctl /run/vm1.ctl stats --watch\n"
-                    "  vwire ctl /run/vm1.ctl set tx-usecs=64 tx-frames=64\n"
-                    "  vwire ctl /run/vm1.ctl pcap /dev/stdout | tcpdump -r -\n",
+        .topics =
+                "commands:\n"
+                "  stats                 what every queue has done\n"
+                "  get [KEY...]          settings, as `set` takes them\n"
+                "  set KEY=VALUE...      all of them at once, or none; q3.tx-usecs=64 for one queue\n"
+                "  why [QUEUE]           what each queue is doing and what it waits for\n"
+                "  pcap FILE|off         capture what crosses the port, or stop that\n"
+                "  trace FILE|off        a device: record what polling and coalescing decide; off writes it\n"
+                "  link up|down          the link state that the other end sees\n"
+                "  features              what was negotiated\n"
+                "  stop                  orderly stop; returns when it is done\n",
+        .examples =
+                "  vwire ctl /run/vm1.ctl stats --watch\n"
+                "  vwire ctl /run/vm1.ctl set tx-usecs=64 tx-frames=64\n"
+                "  vwire ctl /run/vm1.ctl pcap /dev/stdout | tcpdump -r -\n"
+                "  vwire ctl /run/vm1.ctl trace /tmp/vm1.trace; sleep 1; vwire ctl /run/vm1.ctl trace off\n"
+                "  vwire ctl --replay=/tmp/vm1.trace\n",
         .groups = groups,
         .n_groups = ARRAY_LEN(groups),
         .args_max = 1026,
@@ -255,22 +264,50 @@ static int run_why(const char *const *words)
         return show("why", json_pack("{s:I}", "queue", (json_int_t)index), render_why);
 }
 
-static int run_pcap(const char *const *words)
+/* The file is opened here, with the rights of whoever asks, and handed over. */
+static int switch_file(const char *command, const char *name)
 {
         int file, status;
 
-        if (!strcmp(*words, "off"))
-                return tell("pcap", json_pack("{s:b}", "on", 0), -1);
+        if (!strcmp(name, "off"))
+                return tell(command, json_pack("{s:b}", "on", 0), -1);
         if (reach() != STATUS_OK) /* before the file is cut */
                 return STATUS_FAILED;
-        file = open(*words, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        file = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         if (file < 0) {
-                opts_refuse("vwire ctl", "%.200s: %s", *words, strerror(errno));
+                opts_refuse("vwire ctl", "%.200s: %s", name, strerror(errno));
                 return STATUS_FAILED;
         }
-        status = tell("pcap", json_pack("{s:b}", "on", 1), file);
+        status = tell(command, json_pack("{s:b}", "on", 1), file);
         close(file);
         return status;
+}
+
+static int run_pcap(const char *const *words)
+{
+        return switch_file("pcap", *words);
+}
+
+static int run_trace(const char *const *words)
+{
+        return switch_file("trace", *words);
+}
+
+static int replay(void)
+{
+        const char *why;
+        int file = open(options.replay, O_RDONLY | O_CLOEXEC);
+        int64_t n;
+
+        if (file < 0) {
+                opts_refuse("vwire ctl", "%.200s: %s", options.replay, strerror(errno));
+                return STATUS_FAILED;
+        }
+        n = vw_trace_replay(file, &why);
+        if (n < 0)
+                return failed(why);
+        printf("all decisions are the same calls=%lld\n", (long long)n);
+        return STATUS_OK;
 }
 
 static int run_link(const char *const *words)
@@ -305,6 +342,7 @@ static const struct command {
         { "set",      1, 1024, run_set     },
         { "why",      0, 1,    run_why     },
         { "pcap",     1, 1,    run_pcap    },
+        { "trace",    1, 1,    run_trace   },
         { "link",     1, 1,    run_link    },
         { "features", 0, 0,    run_features},
         { "stop",     0, 0,    run_stop    },
@@ -330,6 +368,8 @@ static int run(const char *const *words)
         unsigned n = 0;
         int status;
 
+        if (options.replay)
+                return words[0] ? usage("--replay goes without PATH and COMMAND") : replay();
         if (!words[0] || !words[1])
                 return usage(words[0] ? "a COMMAND is missing" : "the PATH of a control socket is missing");
         command = find_command(words[1]);

@@ -117,6 +117,13 @@ static int on_why(void *ctx, unsigned index, char *buf, size_t len)
         return vw_device_why(d->dev, index, buf, len);
 }
 
+static int on_trace(void *ctx, int fd)
+{
+        struct device *d = ctx;
+
+        return vw_device_trace(d->dev, fd);
+}
+
 static int on_link(void *ctx, bool up)
 {
         struct device *d = ctx;
@@ -131,6 +138,7 @@ static const struct ctl_ops ctl_ops = {
         .why = on_why,
         .link = on_link,
         .pcap = end_capture,
+        .trace = on_trace,
         .stop = end_stop,
 };
 

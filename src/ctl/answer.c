@@ -264,7 +264,8 @@ static int on_why(struct call *call)
         return found ? 0 : -1;
 }
 
-static int on_pcap(struct call *call)
+/* Switches what writes into the client's file.  0: the file is taken, or there was none to take. */
+static int switch_file(struct call *call, int (*to)(void *ctx, int fd), int *ret_error)
 {
         bool on = false;
         int r;
@@ -275,13 +276,34 @@ static int on_pcap(struct call *call)
                 return fail(call, CTL_INVALID_VALUE, "no file came along with the command");
         if (on && (fcntl(*call->fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
                 return fail(call, CTL_INVALID_VALUE, "the file is not open for writing");
-        r = call->ops->pcap(call->ctx, on ? *call->fd : -1);
-        if (r < 0)
-                return fail(call, class_of(r), "the capture failed: %s", strerror(-r));
-        if (on)
+        r = to(call->ctx, on ? *call->fd : -1);
+        if (r == 0 && on)
                 *call->fd = -1;
-        text_add(&call->value, "{}");
+        if (r == 0)
+                text_add(&call->value, "{}");
+        *ret_error = r;
         return 0;
+}
+
+static int on_pcap(struct call *call)
+{
+        int error, r = switch_file(call, call->ops->pcap, &error);
+
+        return r == 0 && error < 0 ? fail(call, class_of(error), "the capture failed: %s", strerror(-error))
+                                   : r;
+}
+
+static int on_trace(struct call *call)
+{
+        int error, r = switch_file(call, call->ops->trace, &error);
+
+        if (r < 0 || error == 0)
+                return r;
+        return fail(call, class_of(error), "%s",
+                    error == -EBUSY      ? "a recording is under way: end it first, with trace off"
+                    : error == -EALREADY ? "there is no recording to end"
+                    : error == -EINVAL   ? "a recording goes into a regular file"
+                                         : strerror(-error));
 }
 
 static int on_link(struct call *call)
@@ -317,13 +339,14 @@ static int run_command(struct call *call, const char *name)
                 int (*run)(struct call *call);
                 bool here; /* this end can do it */
         } commands[] = {
-                {"stats", on_stats, ops->stats},
-                { "get",  on_get,   ops->get  },
-                { "set",  on_set,   ops->set  },
-                { "why",  on_why,   ops->why  },
-                { "pcap", on_pcap,  ops->pcap },
-                { "link", on_link,  ops->link },
-                { "stop", on_stop,  ops->stop },
+                {"stats",  on_stats, ops->stats},
+                { "get",   on_get,   ops->get  },
+                { "set",   on_set,   ops->set  },
+                { "why",   on_why,   ops->why  },
+                { "pcap",  on_pcap,  ops->pcap },
+                { "trace", on_trace, ops->trace},
+                { "link",  on_link,  ops->link },
+                { "stop",  on_stop,  ops->stop },
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(commands); i++)

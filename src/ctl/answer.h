@@ -14,7 +14,8 @@ struct ctl_ops {
         int (*why)(void *ctx, unsigned index, char *buf,
                    size_t len); /* as snprintf; of a queue that is in the stats */
         int (*link)(void *ctx, bool up);
-        int (*pcap)(void *ctx, int fd); /* takes the fd on success; -1 ends the capture */
+        int (*pcap)(void *ctx, int fd);  /* takes the fd on success; -1 ends the capture */
+        int (*trace)(void *ctx, int fd); /* the same for a recording; a device's */
         void (*stop)(void *ctx);
 };
 

@@ -12,6 +12,7 @@
  *   set       {"tx-usecs":64,..}         {}; all of them are set, or none
  *   why       {"queue":3}                {"queues":[{"index":3,"kind":"tx","text":"..."}]}; without a queue all
  *   pcap      {"on":true}                {}; the file, opened for writing, comes along by SCM_RIGHTS
+ *   trace     {"on":true}                {}; likewise, a regular file: what polling and moderation decide, written with false
  *   link      {"up":true}                {}
  *   stop      -                          {}
  */

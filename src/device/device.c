@@ -267,6 +267,8 @@ void vw_device_free(struct vw_device *dev)
         if (!dev)
                 return;
         end_session(dev, "the device was ended");
+        if (dev->trace)
+                vw_device_trace(dev, -1);
         for (unsigned i = 0; dev->workers && i < dev->n_workers; i++)
                 dev_worker_stop(&dev->workers[i]);
         evloop_free(dev->loop);

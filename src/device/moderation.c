@@ -41,7 +41,8 @@
 
 /* Publications that make a pace: with Poisson arrivals two of them differ by 4 % (one standard deviation). */
 #define PACE_EVENTS      1024
-#define HASTY_EVENTS     128 /* enough to see a pace halved */
+#define RUN_MAX          (32 * PACE_EVENTS) /* of up to a ring of packets each: fits into 32 bits */
+#define HASTY_EVENTS     128                /* enough to see a pace halved */
 #define HALVED(on, off)  (2 * (on) > 3 * (off))
 #define SUSPECT(on, off) (100 * (on) > 108 * (off))
 #define SLOWER(on, off)  (100 * (on) > 115 * (off))
@@ -146,6 +147,15 @@ static bool too_slow(struct moderation *m, uint64_t gap)
         return convinced(m, gap > hold_time(m) / LATE_SHARE ? LATE : NOT_LATE, SCORE_OUT);
 }
 
+/* A measurement without end keeps its rates and stays small. */
+static void halve(struct moderation_run *r)
+{
+        r->events /= 2;
+        r->packets /= 2;
+        r->crowded /= 2;
+        r->span /= 2;
+}
+
 static enum moderation_phase while_off(struct moderation *m, uint64_t gap, uint64_t now)
 {
         bool pays = convinced(m, gap <= hold_time(m) / SOON_SHARE ? SOON : NOT_SOON, SCORE_IN);
@@ -155,6 +165,8 @@ static enum moderation_phase while_off(struct moderation *m, uint64_t gap, uint6
                 m->trusted = TRUST_LEAST;
         if (m->score == 0)
                 measure_anew(m);
+        else if (m->run.events >= RUN_MAX)
+                halve(&m->run);
         if (!pays || m->run.crowded == 0 || now < m->barred)
                 return MODERATION_OFF;
         if (m->since_left < LEFT_EVENTS) {
@@ -249,6 +261,16 @@ static void record(struct moderation *m, struct moderation_event e)
                 t->events[t->n++] = e;
 }
 
+void moderation_reset(struct moderation *m, uint32_t usecs_max, uint32_t frames_max, uint64_t now)
+{
+        struct moderation_trace *trace = m->trace;
+
+        moderation_init(m, usecs_max, frames_max);
+        m->trace = trace;
+        record(m, (struct moderation_event){
+                          .now = now, .n = usecs_max, .outstanding = frames_max, .step = MODERATION_INIT });
+}
+
 bool moderation_note(struct moderation *m, uint32_t n, uint32_t outstanding, uint64_t now)
 {
         uint64_t gap = MIN(now - m->last, PAUSE_MAX * hold_time(m));
@@ -264,7 +286,8 @@ bool moderation_note(struct moderation *m, uint32_t n, uint32_t outstanding, uin
         m->run.crowded += crowded;
         m->run.span += gap;
         m->next = judge(m, gap, now);
-        record(m, (struct moderation_event){ .now = now, .n = n, .outstanding = outstanding });
+        record(m, (struct moderation_event){
+                          .now = now, .n = n, .outstanding = outstanding, .step = MODERATION_NOTE });
         if (moderation_phase_holds(m->next) != moderation_phase_holds(m->phase))
                 return true;
         if (m->next != m->phase)
@@ -309,12 +332,19 @@ void moderation_trace_end(struct moderation *m)
         m->trace = NULL;
 }
 
-static bool same(struct moderation *m, const struct moderation_event *e)
+bool moderation_repeat(struct moderation *m, const struct moderation_event *e)
 {
-        if (e->step == MODERATION_APPLY)
-                moderation_apply(m, e->now);
-        else
+        switch (e->step) {
+        case MODERATION_INIT:
+                moderation_reset(m, e->n, e->outstanding, e->now);
+                break;
+        case MODERATION_NOTE:
                 moderation_note(m, e->n, e->outstanding, e->now);
+                break;
+        case MODERATION_APPLY:
+                moderation_apply(m, e->now);
+                break;
+        }
         return m->next == e->next && m->holds == e->holds;
 }
 
@@ -323,7 +353,7 @@ unsigned moderation_replay(const struct moderation_trace *t)
         struct moderation m = t->start;
         unsigned i = 0;
 
-        while (i < t->n && same(&m, &t->events[i]))
+        while (i < t->n && moderation_repeat(&m, &t->events[i]))
                 i++;
         return i;
 }

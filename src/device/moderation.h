@@ -28,12 +28,12 @@ enum moderation_phase {
         MODERATION_PHASES
 };
 
-enum moderation_step { MODERATION_NOTE, MODERATION_APPLY };
+enum moderation_step { MODERATION_INIT, MODERATION_NOTE, MODERATION_APPLY };
 
 /* One call and what came of it. */
 struct moderation_event {
         uint64_t now;
-        uint32_t n, outstanding;
+        uint32_t n, outstanding; /* MODERATION_INIT: the bounds, in us and in frames */
         enum moderation_step step;
         enum moderation_phase next;
         bool holds;
@@ -71,6 +71,9 @@ struct moderation {
 
 /* Holds within these bounds: 64 us and 64 packets, or less. */
 void moderation_init(struct moderation *m, uint32_t usecs_max, uint32_t frames_max);
+
+/* The same for one that is in use: its trace goes on. */
+void moderation_reset(struct moderation *m, uint32_t usecs_max, uint32_t frames_max, uint64_t now);
 
 /* `n` packets were published at `now`; `outstanding` counts these and those known to wait behind them (in the ring for
  * tx, in the port for rx).  True: time for a call.  Sets `c` as it decides. */
@@ -110,6 +113,9 @@ struct moderation_trace {
 void moderation_trace_begin(struct moderation *m, struct moderation_trace *t, struct moderation_event *events,
                             unsigned max);
 void moderation_trace_end(struct moderation *m);
+
+/* Makes a recorded call again.  False: it comes out otherwise. */
+bool moderation_repeat(struct moderation *m, const struct moderation_event *e);
 
 /* Runs the record again: t->n when every decision comes out the same, else the place of the first that does not. */
 unsigned moderation_replay(const struct moderation_trace *t);

@@ -181,6 +181,20 @@ void polling_set(struct polling *p, uint32_t poll_us, uint64_t now)
         p->probe_at = now;
 }
 
+void polling_forget(struct polling *p, uint64_t now)
+{
+        uint32_t poll_us = (uint32_t)(p->limit / NSEC_PER_USEC);
+
+        *p = (struct polling){
+                .hits = p->hits,
+                .misses = p->misses,
+                .poll_ns = p->poll_ns,
+                .miss_ns = p->miss_ns,
+                .trace = p->trace,
+        };
+        polling_set(p, poll_us, now);
+}
+
 static uint64_t begin(struct polling *p, uint64_t now)
 {
         uint64_t budget;
@@ -290,7 +304,7 @@ void polling_trace_end(struct polling *p)
         p->trace = NULL;
 }
 
-static bool same(struct polling *p, const struct polling_event *e)
+bool polling_repeat(struct polling *p, const struct polling_event *e)
 {
         if (e->step != POLLING_BEGIN)
                 p->stolen = e->stolen;
@@ -321,7 +335,7 @@ unsigned polling_replay(const struct polling_trace *t)
         struct polling p = t->start;
         unsigned i = 0;
 
-        while (i < t->n && same(&p, &t->events[i]))
+        while (i < t->n && polling_repeat(&p, &t->events[i]))
                 i++;
         return i;
 }

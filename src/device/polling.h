@@ -56,6 +56,9 @@ struct polling {
 /* From the next idle period on; 0 stops polling.  What was learned stays. */
 void polling_set(struct polling *p, uint32_t poll_us, uint64_t now);
 
+/* What was learned goes; the setting, the counters and the trace stay. */
+void polling_forget(struct polling *p, uint64_t now);
+
 /* Work is done and published.  Returns when to stop looking, or 0: sleep at once. */
 uint64_t polling_begin(struct polling *p, uint64_t now);
 
@@ -80,6 +83,9 @@ struct polling_trace {
 void polling_trace_begin(struct polling *p, struct polling_trace *t, struct polling_event *events,
                          unsigned max);
 void polling_trace_end(struct polling *p);
+
+/* Makes a recorded call again.  False: it comes out otherwise. */
+bool polling_repeat(struct polling *p, const struct polling_event *e);
 
 /* Runs the record again: t->n when every decision comes out the same, else the place of the first that does not. */
 unsigned polling_replay(const struct polling_trace *t);

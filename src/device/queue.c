@@ -99,8 +99,8 @@ void dev_queue_adopt_settings(struct dev_queue *q, uint64_t now)
         if (s.adaptive) {
                 bool bounded = s.usecs && s.frames;
 
-                moderation_init(&q->moderation, bounded ? s.usecs : VW_USECS_MAX,
-                                bounded ? s.frames : VW_FRAMES_MAX);
+                moderation_reset(&q->moderation, bounded ? s.usecs : VW_USECS_MAX,
+                                 bounded ? s.frames : VW_FRAMES_MAX, now);
                 due = coalesce_set(&q->coalesce, 0, 0, now);
         } else {
                 due = coalesce_set(&q->coalesce, s.usecs, s.frames, now);

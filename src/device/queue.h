@@ -220,6 +220,7 @@ struct vw_device {
         bool link_up;       /* and the port's own */
         unsigned front_mtu; /* NET_SET_MTU, or 0 */
         char last_close[128];
+        struct dev_trace *trace; /* the recording under way, or NULL */
 
         int news; /* eventfd: a worker has something for the control thread to look at */
 
@@ -232,6 +233,8 @@ struct vw_device {
 };
 
 /* ---- settings of a queue in one word, so that a pair of them changes as one ---- */
+
+#define SETTINGS_NONE UINT64_MAX /* no settings look like this: the next adoption is one of new ones */
 
 static inline uint64_t settings_pack(const struct vw_queue_settings *s)
 {

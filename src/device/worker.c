@@ -333,7 +333,7 @@ static bool busy_poll(struct dev_worker *w)
                 if (now >= deadline)
                         deadline = settle_deadlines(w, now);
                 polling = drop_missed_polls(w, now);
-                cpu_relax();
+                sched_yield(); /* to whoever shares the CPU; polling_lasts() sees how long that took */
         }
         return false;
 }

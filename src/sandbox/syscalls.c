@@ -72,6 +72,7 @@ static const struct row rows[] = {
 #endif
         ANY(clock_gettime, W | C), /* where the vDSO cannot */
         ANY(futex, W | C),
+        ANY(sched_yield, W),
 
         /* queues and ports come and go */
         ANY(epoll_ctl, W | C),

@@ -14,7 +14,7 @@ import struct
 import sys
 import time
 
-from common import SLOW, Device, End, expect, expect_eq, main, test, wait_for
+from common import SLOW, Device, End, expect, expect_eq, main, run, test, wait_for
 
 FULL = os.environ.get("VW_TEST_FULL") == "1"
 
@@ -187,6 +187,35 @@ def captures_begin_and_end_under_load():
             size = os.stat(file).st_size
             wait_for_traffic(end)
             expect_eq(os.stat(file).st_size, size)
+
+
+@test
+def a_trace_of_the_decisions_replays_and_a_forged_one_does_not():
+    with link(("--port=gen:count=400000", "--queues=2", "--poll-us=20"), ("--port=gen:count=400000", "--queues=2")) as (device, driver):
+        file = f"{device.dir.name}/trace"
+        expect_eq(device.ask("trace", file).returncode, 0)
+        r = device.ask("trace", file)
+        expect(r.returncode == 1 and "wrong-state" in r.stderr, r.stderr)
+        for settings in ["adaptive=both"], ["poll-us=50"], ["rx-usecs=20", "rx-frames=16"], ["adaptive=tx", "poll-us=0"], ["poll-us=10"]:
+            expect_eq(device.ask("set", *settings).returncode, 0)
+            time.sleep(0.05)
+        expect_eq(device.ask("trace", "off").returncode, 0)
+        r = device.ask("trace", "off")
+        expect(r.returncode == 1 and "there is no recording to end" in r.stderr, r.stderr)
+        lines = pathlib.Path(file).read_text().splitlines(keepends=True)
+        for step in "polling", "moderation", "set", "begin", "init", "note":
+            expect(any(step in line.split() for line in lines), "no", step, "among", len(lines), "lines")
+        r = run("ctl", f"--replay={file}")
+        expect_eq((r.returncode, r.stdout, r.stderr), (0, f"all decisions are the same calls={len(lines) - 1}\n", ""))
+        at = next(i for i, line in enumerate(lines) if " note " in line)
+        for line, fault in ((lines[at].replace(" off ", " on "), "decided otherwise"), ("0 polling 5\n", "unreadable"),
+                            ("0 moderation 72057594037927936 note 1 1 off 0\n", "unreadable"), ("999 polling 1 hit 0 0\n", "unreadable")):
+            pathlib.Path(file).write_text("".join(lines[:at]) + line)
+            r = run("ctl", f"--replay={file}")
+            expect_eq((r.returncode, r.stderr), (1, f"vwire ctl: line {at + 1}: {fault}: {line}"))
+        expect_eq(driver.ask("trace", file).stderr, "vwire ctl: unsupported: this end cannot trace\n")
+        r = device.ask("trace", "/dev/null")
+        expect(r.returncode == 1 and "a recording goes into a regular file" in r.stderr, r.stderr)
 
 
 # ---- memory that goes away ----

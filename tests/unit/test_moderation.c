@@ -479,3 +479,37 @@ TEST(moderation, recording_ends_when_the_events_are_used_up)
         EXPECT_EQ(t.n, 10);
         EXPECT_EQ(moderation_replay(&t), 10);
 }
+
+TEST(moderation, a_reset_is_a_part_of_the_trace)
+{
+        static struct moderation_event events[1000];
+        struct moderation_trace t;
+        struct moderation m;
+        uint64_t now = 1;
+
+        moderation_init(&m, VW_USECS_MAX, VW_FRAMES_MAX);
+        moderation_trace_begin(&m, &t, events, 1000);
+        for (unsigned i = 0; i < 1000; i++, now += 1000) {
+                if (i % 300 == 100)
+                        moderation_reset(&m, 10 + i, 5, now);
+                if (moderation_note(&m, 8, 16, now))
+                        moderation_apply(&m, now);
+        }
+        EXPECT_EQ(t.n, 1000);
+        EXPECT_EQ(events[100 + (events[100].step != MODERATION_INIT)].step, MODERATION_INIT);
+        EXPECT_EQ(moderation_replay(&t), 1000);
+}
+
+/* T-DIM-02: a load that is never crowded is measured for as long as it lasts, and no count wraps */
+TEST(moderation, a_measurement_without_end_keeps_its_rates)
+{
+        struct moderation m;
+        uint64_t now = 1;
+
+        moderation_init(&m, VW_USECS_MAX, VW_FRAMES_MAX);
+        for (unsigned i = 0; i < 3000000; i++, now += 5000)
+                EXPECT(!moderation_note(&m, 1, 1, now));
+        EXPECT(m.run.events < 1 << 16);
+        EXPECT_EQ(m.run.packets, m.run.events);
+        EXPECT(m.run.span / m.run.packets >= 4950 && m.run.span / m.run.packets <= 5050);
+}

@@ -1,5 +1,7 @@
 /* Calls to the driver: coalescing, suppression, busy polling, turns, with a real worker.  Exact times are the policies' own
  * tests; here the counters tell what a whole device made of them. */
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -298,4 +300,38 @@ TEST(device_calls, adaptive_holds_nothing_back_from_a_request)
         EXPECT_EQ(s.settings.usecs, 0);
         EXPECT(s.counters[VW_C_calls_coalesced] < 20);
         end();
+}
+
+static int trace(int fd)
+{
+        int r;
+
+        pthread_mutex_lock(&f.lock);
+        r = vw_device_trace(f.dev, fd);
+        pthread_mutex_unlock(&f.lock);
+        return r;
+}
+
+/* What was decided while everything changed is decided again by the record */
+TEST(device_calls, decisions_are_recorded_and_replay)
+{
+        FILE *file = tmpfile();
+        const char *why = "";
+
+        begin((struct vw_device_config){ .poll_us = 50, .adaptive = VW_ADAPTIVE_BOTH }, F(event_idx), 256);
+        ping(500); /* learned before: it must not matter */
+        EXPECT_EQ(trace(-1), -EALREADY);
+        EXPECT_EQ(trace(dup(fileno(file))), 0);
+        EXPECT_EQ(trace(fileno(file)), -EBUSY);
+        ping(500);
+        set((struct vw_setting){ -1, VW_KEY_ADAPTIVE, 0 }, (struct vw_setting){ -1, VW_KEY_POLL_US, 10 });
+        ping(100);
+        set((struct vw_setting){ -1, VW_KEY_ADAPTIVE, 3 }, (struct vw_setting){ -1, VW_KEY_TX_USECS, 100 });
+        ping(500);
+        EXPECT_EQ(trace(-1), 0);
+        rewind(file);
+        EXPECT(vw_trace_replay(dup(fileno(file)), &why) > 1000);
+        EXPECT_EQ(counter(1, VW_C_packets), 1600);
+        end();
+        fclose(file);
 }
