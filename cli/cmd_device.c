@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -78,6 +79,7 @@ struct device {
         struct vw_device *dev;
         struct sock_listener listener;
         struct sandbox sandbox;
+        int nice;  /* of this thread, when there is a sandbox */
         int door;  /* who connects and removes sockets for us, or -1 */
         bool once; /* a connected socket was inherited */
         /* client role */
@@ -331,7 +333,8 @@ static int enter_sandbox(struct device *d)
         d->sandbox.wanted = options.sandbox;
         d->sandbox.threads = workers + THREADS_BESIDES;
         d->sandbox.fds = FDS_BESIDES + FDS_PER_QUEUE * (2 * end_options.queues + 1);
-        d->sandbox.nice = end_options.nice;
+        d->nice = getpriority(PRIO_PROCESS, 0);
+        setpriority(PRIO_PROCESS, 0, end_options.nice); /* workers inherit it; later it cannot be had */
         return sandbox_enter(&d->sandbox) < 0 ? say_missing(&d->sandbox) : -1;
 }
 
@@ -343,6 +346,8 @@ static int seal_worker(void *ctx)
 /* The control thread's own part, when nothing has to be set up any more. */
 static int seal(struct device *d)
 {
+        if (options.sandbox)
+                setpriority(PRIO_PROCESS, 0, d->nice);
         return sandbox_seal(&d->sandbox, SANDBOX_CONTROL) < 0 ? say_missing(&d->sandbox) : -1;
 }
 

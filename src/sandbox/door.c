@@ -125,7 +125,7 @@ int door_dial(int door)
         };
         struct cmsghdr *cmsg;
 
-        if (write(door, &request, 1) < 0)
+        if (send(door, &request, 1, MSG_NOSIGNAL) < 0)
                 return -errno;
         if (receive(door, &msg) != sizeof(result))
                 return -EPIPE;
@@ -143,7 +143,7 @@ void door_clear(int door)
         int error = errno;
         char end;
 
-        if (write(door, &request, 1) == 1)
+        if (send(door, &request, 1, MSG_NOSIGNAL) == 1)
                 while (read(door, &end, 1) < 0 && errno == EINTR)
                         continue;
         errno = error;

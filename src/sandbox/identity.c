@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -69,17 +68,9 @@ int capabilities_keep(uint64_t keep, const char **ret_why)
         return caps_set(data);
 }
 
-/* Threads that ask for their priority later need a limit that allows it, in the place of the capability. */
-static void allow_nice(int nice)
-{
-        struct rlimit most = { (rlim_t)(20 - nice), (rlim_t)(20 - nice) }; /* 1 for nice 19, 40 for -20 */
-
-        setrlimit(RLIMIT_NICE, &most);
-}
-
 int layer_capabilities(struct sandbox *sb, const char **ret_why)
 {
-        allow_nice(sb->nice);
+        (void)sb;
         return capabilities_keep(0, ret_why);
 }
 

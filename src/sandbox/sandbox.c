@@ -57,6 +57,8 @@ int sandbox_enter(struct sandbox *sb)
                 else if (l < ARRAY_SIZE(enter))
                         sb->on |= (uint32_t)BIT(l);
         }
+        if (sb->error[VW_SANDBOX_NO_NEW_PRIVS] && sb->wanted & BIT(VW_SANDBOX_SECCOMP))
+                miss(sb, VW_SANDBOX_SECCOMP, -EPERM, "it needs no_new_privs");
         return result;
 }
 

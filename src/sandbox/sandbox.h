@@ -26,7 +26,6 @@ struct sandbox {
         uint32_t wanted;                   /* 1 << enum vw_sandbox_layer; zero: no sandbox */
         unsigned threads;                  /* that will be made */
         unsigned fds;                      /* that will be open at once */
-        int nice;                          /* that threads will ask for */
         uint32_t on;                       /* set by what follows */
         const char *why[VW_SANDBOX_COUNT]; /* of each layer that is wanted and missing */
         int error[VW_SANDBOX_COUNT];       /* and its -errno */
