@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """TCP between two network namespaces, through `vwire device` + `vwire driver` and through tap_splice, side by side.
 
-Both links stand all the time and are measured in turn (A B A B ...), because the speed of a machine changes from one
-second to the next; the ratios are those of the medians.  Needs root, iperf3 and sockperf.  Prints key=value lines.
+Both links stand all the time and are measured in turn (A B A B ...).  Needs root, iperf3 and sockperf.  Prints key=value lines.
 
 usage: splice_ratio.py [--build=DIR] [--seconds=N] [--repeat=N] [--nice=N] [--device=OPTS] [--driver=OPTS] [METRIC...]
 METRIC: stream, stream-back, small, small-back, rtt (default: all).  "back" is from the device's side to the driver's.
@@ -13,11 +12,12 @@ import os
 import pathlib
 import shlex
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+from ratio import report
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 NEAR, FAR = "10.77.0.1", "10.77.0.2"  # the driver's side and the device's; the namespaces keep both links apart
@@ -32,7 +32,7 @@ class Link:
 
     def __init__(self, name, args):
         self.name, self.args = name, args
-        self.near, self.far = f"vw{os.getpid()}{name}n", f"vw{os.getpid()}{name}f"
+        self.near, self.far = f"vw{os.getpid()}{name}-n", f"vw{os.getpid()}{name}-f"
         self.processes = []
 
     def start(self, *words):
@@ -153,20 +153,15 @@ def main():
             parser.error(f"no metric {metric}: there are {', '.join(METRICS)}")
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was made is unmade
-    with Splice("s", args) as splice, Vwire("v", args) as vwire:
+    with Splice("splice", args) as splice, Vwire("vwire", args) as vwire:
         for metric in args.metrics or METRICS:
             values = {}
             for _ in range(args.repeat):
-                for name, link in ("splice", splice), ("vwire", vwire):
+                for link in splice, vwire:
                     for unit, value in METRICS[metric](link).items():
-                        values.setdefault((unit, name), []).append(value)
-            for unit in dict.fromkeys(unit for unit, _ in values):
-                key = f"{metric.replace('-', '_')}_{unit}"
-                medians = {name: statistics.median(values[unit, name]) for name in ("splice", "vwire")}
-                for name, median in medians.items():
-                    low, high = min(values[unit, name]), max(values[unit, name])
-                    print(f"{key}_{name}={median:.4g} min={low:.4g} max={high:.4g} n={args.repeat}")
-                print(f"{key}_ratio={medians['vwire'] / medians['splice']:.3f}", flush=True)
+                        values.setdefault(unit, {}).setdefault(link.name, []).append(value)
+            for unit in values:
+                report(f"{metric.replace('-', '_')}_{unit}", "splice", values[unit])
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ static int open_tap(const char *netns, const char *name)
                 die(path);
         close(fd);
         fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
-        strncpy(req.ifr_name, name, sizeof(req.ifr_name) - 1);
+        memcpy(req.ifr_name, name, strnlen(name, sizeof(req.ifr_name) - 1));
         if (fd < 0 || ioctl(fd, TUNSETIFF, &req) < 0 || ioctl(fd, TUNSETVNETHDRSZ, &hdr_len) < 0)
                 die(name);
         if (ioctl(fd, TUNSETOFFLOAD, offloads | TUN_F_USO4 | TUN_F_USO6) < 0 &&

@@ -79,7 +79,7 @@ static int attach_queue(int fd, const char *name, int extra, struct ifreq *ret_r
 {
         struct ifreq req = { .ifr_flags = (short)(IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | extra) };
 
-        strncpy(req.ifr_name, name, sizeof(req.ifr_name) - 1);
+        memcpy(req.ifr_name, name, strnlen(name, sizeof(req.ifr_name) - 1));
         if (ioctl(fd, TUNSETIFF, &req) < 0)
                 return -errno;
         *ret_req = req;
