@@ -37,6 +37,7 @@ static void reap(struct vw_driver *drv)
         if (n < 0 && c->up) {
                 log_error("driver", "control queue broken reason=%s at=%u", c->vq.broken, c->vq.broken_at);
                 c->up = false;
+                drv_lose(drv, -EPROTO, "it lies on the control queue");
         }
         for (int i = 0; i < n; i++) {
                 struct ctrl_slot *s = used[i].cookie;

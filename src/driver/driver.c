@@ -166,6 +166,8 @@ VW_API int vw_driver_fd(const struct vw_driver *drv)
 
 VW_API uint64_t vw_driver_deadline(const struct vw_driver *drv)
 {
+        if (drv->connected && drv->lost)
+                return 0; /* found out in a call; dispatch draws the consequence */
         return evloop_next(drv->loop);
 }
 

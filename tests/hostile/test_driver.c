@@ -135,18 +135,20 @@ TEST(hostile_driver, lies_on_the_rx_ring_break_that_queue)
 }
 
 /* hostile M01 on the control queue */
-TEST(hostile_driver, lies_on_the_control_queue_end_control)
+TEST(hostile_driver, lies_on_the_control_queue_end_the_connection)
 {
         struct rig r;
 
         rig_init(&r);
-        r.config.ctrl_timeout_ms = 20;
         rig_start(&r);
         sd_raw_used(&r.dev, 2, 0, 63, 0);
         sd_raw_used_idx(&r.dev, 2, 1);
         EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -EPROTO);
-        EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -EPROTO);
-        EXPECT_EQ(rig_send(&r, 60), 1);
+        EXPECT_EQ(vw_driver_deadline(r.drv), 0);
+        EXPECT_EQ(vw_driver_dispatch(r.drv), -ENOTCONN);
+        EXPECT_EQ(rig_send(&r, 60), -ENETDOWN);
+        rig_start(&r);
+        EXPECT_EQ(vw_driver_set_promisc(r.drv, true), 0);
         rig_end(&r);
 }
 

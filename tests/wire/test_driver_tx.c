@@ -774,6 +774,45 @@ TEST(driver_tx, flows_hold_nobody_back_in_orphan_mode)
         rig_end(&r);
 }
 
+/* A program makes 4 KiB a tick and sends all that it has, up to 64 KiB, when it may; the device finishes a packet every twelfth
+ * tick, whatever its length.  Returns the mean length of a packet. */
+static uint64_t growing_segments(enum vw_tx_mode mode)
+{
+        struct rig r;
+        struct vw_flow *f;
+        uint64_t waiting = 0, bytes = 0;
+
+        rig_init(&r);
+        r.config.tx_mode = mode;
+        r.config.queue_size = 4096; /* so that the ring alone holds nobody back */
+        r.config.tx_bufs = 4096;
+        r.config.tx_lazy_us = 0;
+        r.dev.features &= ~F(mtu);
+        rig_start(&r);
+        f = vw_flow_open(r.drv, 0, 0, NULL);
+        for (unsigned tick = 0; tick < 4000; tick++) {
+                uint32_t len = (uint32_t)MIN(waiting += 4096, UINT64_C(65536));
+
+                if (rig_send_pkt(&r, len, false, f) == 1) {
+                        waiting -= len;
+                        bytes += len;
+                }
+                if (tick % 12 == 0 && sd_take(&r.dev, 0, 1, NULL) == 1)
+                        sd_give_back(&r.dev, 1, 1, 0);
+                rig_poll(&r, 64, SEC + tick);
+        }
+        bytes /= r.sent;
+        vw_flow_close(f);
+        rig_end(&r);
+        return bytes;
+}
+
+/* T-TSQ-05 */
+TEST(driver_tx, a_flows_account_lets_its_segments_grow)
+{
+        EXPECT(growing_segments(VW_TX_NAPI) >= 3 * growing_segments(VW_TX_ORPHAN));
+}
+
 /* ---- the watchdog ---- */
 
 /* hostile M12 */

@@ -7,7 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/clock.h"
+#include "rng.h"
 #include "scale.h"
 #include "test.h"
 #include "vwire/device.h"
@@ -170,4 +172,94 @@ TEST(link, echoes_long_frames_over_mergeable_buffers)
         struct vw_driver_config c = VW_DRIVER_CONFIG_INIT;
 
         echo_all(c, test_scale(5000, 100000), 60000);
+}
+
+/* ---- settings under traffic: the control thread is another than the owner ---- */
+
+struct echoer {
+        struct guest g;
+        pthread_t thread;
+        uint64_t count;
+        bool stop, ended;
+};
+
+static void *echo_thread(void *arg)
+{
+        struct echoer *e = arg;
+        uint64_t until = clock_now() + 3 * PATIENCE;
+
+        while ((e->g.received < e->count || e->g.done < e->count) && clock_now() < until) {
+                while (e->g.sent < e->count && e->g.sent < e->g.received + 200 && send_one(&e->g, 1000)) {
+                }
+                vw_driver_xmit(e->g.drv, 0, NULL, 0, false);
+                if (vw_driver_poll(e->g.drv, 0, 64) == 0)
+                        vw_driver_wait(e->g.drv, 0, until);
+        }
+        __atomic_store_n(&e->ended, true, __ATOMIC_RELEASE);
+        while (!__atomic_load_n(&e->stop, __ATOMIC_ACQUIRE)) {
+                vw_driver_poll(e->g.drv, 0, 64);
+                vw_driver_wait(e->g.drv, 0, clock_now() + NSEC_PER_MSEC);
+        }
+        vw_driver_leave(e->g.drv, 0);
+        return NULL;
+}
+
+static void set_something(struct vw_driver *drv, uint64_t *rng)
+{
+        static const struct {
+                enum vw_key key;
+                uint32_t values;
+        } what[] = {
+                {VW_KEY_TX_MODE,           2},
+                { VW_KEY_CLEAN_TX_FROM_RX, 2},
+                { VW_KEY_KICK,             2},
+                { VW_KEY_BQL,              2},
+                { VW_KEY_RX_BUFFERS,       3},
+                { VW_KEY_POLL_US,          3},
+                { VW_KEY_TX_USECS,         9},
+                { VW_KEY_TX_FRAMES,        9},
+                { VW_KEY_RX_USECS,         9},
+                { VW_KEY_RX_FRAMES,        9}
+        };
+        unsigned i = rng_below(rng, ARRAY_SIZE(what));
+        struct vw_setting s = { -1, what[i].key, rng_below(rng, what[i].values) };
+        const char *why = "";
+
+        EXPECT_EQ(vw_driver_set(drv, &s, 1, &why), 0);
+}
+
+/* T-TX-11 and its like, with a real device */
+TEST(link, settings_change_under_traffic_and_nothing_is_lost)
+{
+        static const struct vw_driver_ops ops = { .rx = on_rx, .tx_done = on_done };
+        struct vw_driver_config c = VW_DRIVER_CONFIG_INIT;
+        struct echoer e = { .count = test_scale(30000, 1000000) };
+        struct vw_stats *stats = malloc(sizeof(*stats));
+        struct host h;
+        const char *why = "";
+        uint64_t rng = 11;
+        int pair[2];
+
+        EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+        host_open(&h, "loop", pair[1]);
+        c.ops = &ops;
+        c.ctx = &e.g;
+        c.tx_bufs = 512;
+        EXPECT_EQ(vw_driver_new(&c, &e.g.drv, &why), 0);
+        EXPECT_EQ(vw_driver_connect(e.g.drv, pair[0], &why), 0);
+        EXPECT_EQ(pthread_create(&e.thread, NULL, echo_thread, &e), 0);
+        while (!__atomic_load_n(&e.ended, __ATOMIC_ACQUIRE)) {
+                set_something(e.g.drv, &rng);
+                vw_driver_stats(e.g.drv, stats);
+        }
+        vw_driver_stats(e.g.drv, stats);
+        EXPECT_EQ(stats->queues[0].counters[VW_C_packets], e.count);
+        __atomic_store_n(&e.stop, true, __ATOMIC_RELEASE);
+        pthread_join(e.thread, NULL);
+        EXPECT_EQ(e.g.received, e.count);
+        EXPECT_EQ(e.g.done, e.count);
+        EXPECT_EQ(e.g.bad, 0);
+        free(stats);
+        vw_driver_free(e.g.drv);
+        host_close(&h);
 }
