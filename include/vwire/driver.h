@@ -93,7 +93,8 @@ VW_API int vw_driver_new(const struct vw_driver_config *config, struct vw_driver
 VW_API void vw_driver_free(struct vw_driver *drv); /* disconnects first; NULL is fine */
 
 /* Speaks vhost-user on the connected socket `fd`, negotiates, sets the rings up and starts them.  Takes the fd on success only.
- * -EPROTO: the device lied, -EOPNOTSUPP: it lacks what is needed, -ETIMEDOUT; *ret_why says what. */
+ * -EPROTO: the device lied, -EOPNOTSUPP: it lacks what is needed, -ETIMEDOUT; *ret_why says what.  Never takes more than a few
+ * seconds.  The shared memory outlives a connection: devices that must not see each other's frames need a driver each. */
 VW_API int vw_driver_connect(struct vw_driver *drv, int fd, const char **ret_why);
 /* Stops the rings; every packet that was out is given back through tx_done (or dropped, for rx). */
 VW_API void vw_driver_disconnect(struct vw_driver *drv);

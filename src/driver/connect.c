@@ -133,13 +133,21 @@ static int pair_make(struct vw_driver *drv, struct drv_pair *p)
         return r;
 }
 
+struct start {
+        struct drv_pair *p;
+        int error;
+};
+
 /* On the owner: from here on the pair is its own. */
 static void pair_start(void *arg)
 {
-        struct drv_pair *p = arg;
+        struct start *s = arg;
+        struct drv_pair *p = s->p;
 
         p->napi.now = clock_now();
-        drv_napi_start(p);
+        s->error = drv_napi_start(p);
+        if (s->error)
+                return;
         drv_tx_start(p);
         store_release(&p->up, true);
         drv_rx_refill(p, 0);
@@ -313,6 +321,19 @@ static int set_up(struct vw_driver *drv)
         return r;
 }
 
+static int start_owners(struct vw_driver *drv)
+{
+        struct start s = { 0 };
+
+        drv->net.active = drv->net.pairs;
+        for (unsigned i = 0; !s.error && i < drv->net.pairs; i++) {
+                s.p = &drv->pairs[i];
+                s.p->enabled = true;
+                drv_run_on_owner(s.p, pair_start, &s);
+        }
+        return s.error;
+}
+
 VW_API int vw_driver_connect(struct vw_driver *drv, int fd, const char **ret_why)
 {
         int flags = fcntl(fd, F_GETFL), r;
@@ -328,19 +349,16 @@ VW_API int vw_driver_connect(struct vw_driver *drv, int fd, const char **ret_why
         vu_frontend_init(&drv->fe, fd, CALL_TIMEOUT_MS);
         drv->connected = true;
         drv->lost = false;
-        memset(drv->coalesce, 0, sizeof(drv->coalesce)); /* 5.1.6.5.9.1: a reset device coalesces nothing */
+        memset(drv->coalesce, 0, sizeof(drv->coalesce)); /* a reset device coalesces nothing */
         r = set_up(drv);
+        if (!r)
+                r = start_owners(drv);
         if (r) {
                 *ret_why = drv->fe.why && *drv->fe.why ? drv->fe.why : strerror(-r);
                 drv_lose(drv, r, *ret_why);
                 drv->fe.sock = -1; /* still the caller's */
                 drv_stop_device(drv);
                 return r;
-        }
-        drv->net.active = drv->net.pairs;
-        for (unsigned i = 0; i < drv->net.pairs; i++) {
-                drv->pairs[i].enabled = true;
-                drv_run_on_owner(&drv->pairs[i], pair_start, &drv->pairs[i]);
         }
         drv_ctrl_setup(drv);
         log_debug("driver", "rings are up pairs=%u features=0x%llx", drv->net.pairs,
