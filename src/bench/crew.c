@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/atomics.h"
+#include "base/clock.h"
 
 #define EVENTS 64 /* served between two looks at the epoll set */
 
@@ -107,6 +108,25 @@ void crew_done(struct crew *c)
                 close(c->stop);
         free(c->members);
         *c = (struct crew){ 0 };
+}
+
+uint64_t thread_cpu_ns(pthread_t thread)
+{
+        struct timespec t;
+        clockid_t clock;
+
+        if (pthread_getcpuclockid(thread, &clock) != 0 || clock_gettime(clock, &t) < 0)
+                return 0;
+        return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+uint64_t crew_cpu_ns(const struct crew *c)
+{
+        uint64_t ns = 0;
+
+        for (unsigned i = 0; i < c->n; i++)
+                ns += thread_cpu_ns(c->members[i].thread);
+        return ns;
 }
 
 static int change(struct crew_member *m, int op, struct watch *w, uint32_t events)

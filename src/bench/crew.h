@@ -48,6 +48,10 @@ int crew_go(struct crew *c);
 /* Ends the threads and waits for them.  Of a zeroed crew: nothing. */
 void crew_done(struct crew *c);
 
+/* CPU time of a thread, or of all of a crew's, in ns. */
+uint64_t thread_cpu_ns(pthread_t thread);
+uint64_t crew_cpu_ns(const struct crew *c);
+
 /* Any thread.  From now on `w` is the member's.  0 or -errno. */
 int crew_add(struct crew_member *m, struct watch *w, uint32_t events);
 /* The member's own thread. */

@@ -305,6 +305,11 @@ int load_start(const struct load_job *job, struct load **ret_load, const char **
         return 0;
 }
 
+uint64_t load_cpu_ns(const struct load *l)
+{
+        return crew_cpu_ns(&l->crew);
+}
+
 void load_stop(struct load *l)
 {
         crew_done(&l->crew);

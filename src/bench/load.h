@@ -38,4 +38,5 @@ struct load;
 int load_start(const struct load_job *job, struct load **ret_load, const char **ret_why);
 /* What has been done up to now.  0, or -errno when the server does not answer. */
 int load_mark(struct load *l, struct load_mark *ret_mark);
+uint64_t load_cpu_ns(const struct load *l);
 void load_stop(struct load *l);

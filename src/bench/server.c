@@ -317,10 +317,20 @@ int server_new(const struct sockaddr_in *address, struct server **ret_server, co
         return 0;
 }
 
+uint64_t server_cpu_ns(const struct server *s)
+{
+        return crew_cpu_ns(&s->crew);
+}
+
 void server_free(struct server *s)
 {
-        int fds[] = { s->listener.fd, s->echo.fd, s->sink.fd };
+        int fds[3];
 
+        if (!s)
+                return;
+        fds[0] = s->listener.fd;
+        fds[1] = s->echo.fd;
+        fds[2] = s->sink.fd;
         crew_done(&s->crew);
         while (s->sessions) {
                 struct session *next = s->sessions->next;
