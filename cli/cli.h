@@ -13,4 +13,5 @@ enum {
 int cmd_device(int argc, char **argv);
 int cmd_driver(int argc, char **argv);
 int cmd_ctl(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
 int cmd_demo(int argc, char **argv);

@@ -10,10 +10,11 @@ static const struct command {
         const char *name, *does;
         int (*run)(int argc, char **argv);
 } commands[] = {
-        {"device",  "serve a virtio-net device: give a VM a NIC",         cmd_device},
-        { "driver", "drive a vhost-user device: give a namespace a NIC",  cmd_driver},
-        { "ctl",    "look at a running device or driver, and set it",     cmd_ctl   },
-        { "demo",   "show both ends at work: TCP between two namespaces", cmd_demo  },
+        {"device",  "serve a virtio-net device: give a VM a NIC",           cmd_device},
+        { "driver", "drive a vhost-user device: give a namespace a NIC",    cmd_driver},
+        { "ctl",    "look at a running device or driver, and set it",       cmd_ctl   },
+        { "demo",   "show both ends at work: TCP between two namespaces",   cmd_demo  },
+        { "bench",  "the published experiments, measured and shown beside", cmd_bench },
 };
 
 static void print_help(FILE *out)

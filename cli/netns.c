@@ -3,6 +3,10 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libmnl/libmnl.h>
+#include <linux/if_link.h>
+#include <linux/rtnetlink.h>
+#include <linux/veth.h>
 #include <net/if.h>
 #include <sched.h>
 #include <stdio.h>
@@ -93,6 +97,13 @@ out:
         return r < 0 ? r : made;
 }
 
+int netns_here(void)
+{
+        int fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+
+        return fd < 0 ? -errno : fd;
+}
+
 int netns_enter(int netns)
 {
         return setns(netns, CLONE_NEWNET) < 0 ? -errno : 0;
@@ -160,4 +171,46 @@ bool netif_running(int sock, const char *name)
 
         return ioctl(sock, SIOCGIFFLAGS, &req) == 0 && (req.ifr_flags & IFF_UP) &&
                (req.ifr_flags & IFF_RUNNING);
+}
+
+/* ip link add NAME netns A type veth peer name NAME netns B */
+static void put_veth(struct nlmsghdr *request, const int netns[2], const char *name)
+{
+        struct nlattr *info, *data, *peer;
+
+        request->nlmsg_type = RTM_NEWLINK;
+        request->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+        mnl_nlmsg_put_extra_header(request, sizeof(struct ifinfomsg));
+        mnl_attr_put_strz(request, IFLA_IFNAME, name);
+        mnl_attr_put_u32(request, IFLA_NET_NS_FD, (uint32_t)netns[0]);
+        info = mnl_attr_nest_start(request, IFLA_LINKINFO);
+        mnl_attr_put_strz(request, IFLA_INFO_KIND, "veth");
+        data = mnl_attr_nest_start(request, IFLA_INFO_DATA);
+        peer = mnl_attr_nest_start(request, VETH_INFO_PEER);
+        mnl_nlmsg_put_extra_header(request, sizeof(struct ifinfomsg));
+        mnl_attr_put_strz(request, IFLA_IFNAME, name);
+        mnl_attr_put_u32(request, IFLA_NET_NS_FD, (uint32_t)netns[1]);
+        mnl_attr_nest_end(request, peer);
+        mnl_attr_nest_end(request, data);
+        mnl_attr_nest_end(request, info);
+}
+
+int netif_make_veth(const int netns[2], const char *name)
+{
+        struct mnl_socket *nl = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
+        char buf[4096]; /* more than an acknowledgement and the request that it repeats */
+        struct nlmsghdr *request = mnl_nlmsg_put_header(buf);
+        ssize_t n;
+        int r = 0;
+
+        if (!nl)
+                return -errno;
+        put_veth(request, netns, name);
+        if (mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID) < 0 ||
+            mnl_socket_sendto(nl, request, request->nlmsg_len) < 0 ||
+            (n = mnl_socket_recvfrom(nl, buf, sizeof(buf))) < 0 ||
+            mnl_cb_run(buf, (size_t)n, 0, 0, NULL, NULL) < 0)
+                r = -errno;
+        mnl_socket_close(nl);
+        return r;
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 
 static int told[2] = { -1, -1 };
 static volatile sig_atomic_t stopping;
+static bool patient;
 static int exit_status;
 static const char *volatile sockets[2]; /* the peers' and the control socket */
 static volatile sig_atomic_t door = -1; /* or who removes them for us */
@@ -24,10 +26,9 @@ void stop_now(void)
         struct itimerval t = { .it_value = { .tv_usec = STOP_US } };
         int error = errno;
 
-        if (!stopping) {
-                stopping = 1;
+        if (!stopping && !patient)
                 setitimer(ITIMER_REAL, &t, NULL);
-        }
+        stopping = 1;
         if (write(told[1], "", 1) < 0) {
                 /* the pipe is full: it has been told often enough */
         }
@@ -37,6 +38,8 @@ void stop_now(void)
 static void on_stop(int number)
 {
         (void)number;
+        if (stopping && patient)
+                _exit(exit_status);
         stop_now();
 }
 
@@ -77,6 +80,11 @@ int stop_start(int late_status)
         sigaction(SIGBUS, &bus, NULL);
         sigaction(SIGPIPE, &ignore, NULL);
         return 0;
+}
+
+void stop_unhurried(void)
+{
+        patient = true;
 }
 
 int stop_fd(void)

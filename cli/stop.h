@@ -3,6 +3,8 @@
 
 /* Once, before threads are made; `late_status` is the exit status when the orderly way hangs.  0 or -errno. */
 int stop_start(int late_status);
+/* The orderly way may take as long as it likes, since there are results to write; the second signal ends the program at once. */
+void stop_unhurried(void);
 /* Readable from the first SIGINT, SIGTERM or stop_now() on. */
 int stop_fd(void);
 void stop_now(void);

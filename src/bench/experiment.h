@@ -82,7 +82,7 @@ bool cell_equal(const struct cell *a, const struct cell *b);
 /* "TCP_RR 64 B x 50"; returns buf. */
 const char *cell_label(const struct cell *cell, char *buf, size_t len);
 
-enum rig {
+enum rig_kind {
         RIG_LINK,    /* a device and a driver, each with a TAP in a namespace */
         RIG_PAIR,    /* two of these, both devices on one CPU */
         RIG_SPLICE,  /* two TAPs and a loop between them */
@@ -95,7 +95,7 @@ struct variant {
         const char *device,
                 *driver; /* settings on top of the defaults, as `vwire ctl set` takes them; NULL: none */
         unsigned base;   /* the variant that it is a change of: itself if none */
-        enum rig rig;
+        enum rig_kind rig;
 };
 
 /* How a column shows a metric. */
@@ -128,7 +128,7 @@ struct grid {
 
 struct experiment {
         const char *name, *after, *line, *about;
-        enum rig rig; /* of variants that name none */
+        enum rig_kind rig; /* of variants that name none */
         const struct variant *variants;
         unsigned n_variants;
         const struct grid *grids;

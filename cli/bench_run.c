@@ -1,0 +1,259 @@
+#include "bench_run.h"
+
+#include <math.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/limits.h"
+#include "cli.h"
+#include "end.h"
+#include "opts.h"
+#include "rig.h"
+#include "stop.h"
+
+#define WARM_MS    150 /* after connecting, until windows and buffers have found their sizes */
+#define SETTLE_MS  40  /* after a change of settings */
+#define RIG_MS     600 /* to set one up */
+#define RIGS       (RIG_MACHINE + 1)
+#define TOLD_EVERY 10 /* s between lines of progress where no line can be overwritten */
+
+enum { GO_ON = -1, STOPPED = -2 }; /* besides the statuses to exit with */
+
+struct run {
+        const struct bench_plan *plan;
+        struct rig *rigs[RIGS], *busy; /* busy: the one that has traffic */
+        unsigned window_ms;
+        double done_ms, planned_ms; /* of the plan */
+        uint64_t begun, told;       /* ns */
+        bool stopped;
+};
+
+unsigned bench_window_ms(bool quick)
+{
+        return quick ? 250 : 1000;
+}
+
+static enum rig_kind rig_of(const struct experiment *e, unsigned variant)
+{
+        return e->variants[variant].rig ? e->variants[variant].rig : e->rig;
+}
+
+/* ---- the plan ---- */
+
+static unsigned count_variants(const struct experiment *e, const struct cell *cell)
+{
+        unsigned n = 0;
+
+        for (unsigned v = 0; v < e->n_variants; v++)
+                n += experiment_applies(e, cell, v);
+        return n;
+}
+
+/* Whether the variants of an experiment share a rig, so that traffic need not be started anew for each. */
+static bool shares_rig(const struct experiment *e)
+{
+        for (unsigned v = 1; v < e->n_variants; v++)
+                if (rig_of(e, v) != rig_of(e, 0))
+                        return false;
+        return true;
+}
+
+static double cell_ms(const struct experiment *e, const struct cell *cell, const struct bench_plan *plan)
+{
+        double window = SETTLE_MS + bench_window_ms(plan->quick), warm = WARM_MS + 0.2 * cell->sessions;
+        unsigned samples = plan->repeat * count_variants(e, cell);
+
+        if (cell->work == WORK_LIMIT)
+                return samples * bench_window_ms(plan->quick);
+        return shares_rig(e) ? warm + samples * window : samples * (warm + window);
+}
+
+static double experiment_ms(const struct experiment *e, const struct bench_plan *plan)
+{
+        struct cell cells[CELLS_MAX];
+        unsigned n = experiment_cells(e, plan->quick, cells);
+        double ms = RIG_MS;
+
+        for (unsigned i = 0; i < n; i++)
+                ms += cell_ms(e, &cells[i], plan);
+        return ms;
+}
+
+double bench_seconds(const struct bench_plan *plan)
+{
+        double ms = 0;
+
+        for (unsigned i = 0; i < plan->n_experiments; i++)
+                ms += experiment_ms(plan->experiments[i], plan);
+        return ms / 1000;
+}
+
+/* ---- progress ---- */
+
+static void tell(struct run *run, const struct experiment *e, const struct cell *cell)
+{
+        uint64_t now = end_now();
+        double elapsed = (double)(now - run->begun) / 1e9, left;
+        char label[64];
+
+        /* the plan's own figure until a tenth is done, then at the speed that it has shown */
+        left = (run->planned_ms - run->done_ms) / 1000;
+        if (run->done_ms > run->planned_ms / 10)
+                left *= elapsed / (run->done_ms / 1000);
+        cell_label(cell, label, sizeof(label));
+        if (isatty(STDERR_FILENO))
+                fprintf(stderr, "\r%-11s%-40s %3.0f %%, %u:%02u left\033[K", e->name, label,
+                        run->done_ms / run->planned_ms * 100, (unsigned)left / 60, (unsigned)left % 60);
+        else if (now - run->told >= TOLD_EVERY * 1000000000ULL || !run->told)
+                fprintf(stderr, "%-11s%-40s %3.0f %%, %u:%02u left\n", e->name, label,
+                        run->done_ms / run->planned_ms * 100, (unsigned)left / 60, (unsigned)left % 60);
+        else
+                return;
+        run->told = now;
+}
+
+/* ---- samples ---- */
+
+static int pause_for(struct run *run, unsigned ms)
+{
+        struct pollfd stop = { .fd = stop_fd(), .events = POLLIN };
+
+        if (poll(&stop, 1, (int)ms) > 0)
+                run->stopped = true;
+        return run->stopped ? STOPPED : GO_ON;
+}
+
+static int use_rig(struct run *run, enum rig_kind kind, const struct cell *cell)
+{
+        struct rig **rig = &run->rigs[kind];
+        int status = GO_ON;
+
+        if (run->busy && run->busy == *rig)
+                return GO_ON;
+        if (run->busy)
+                rig_end(run->busy);
+        run->busy = NULL;
+        if (!*rig)
+                status = rig_start(kind, rig);
+        if (status < 0)
+                status = rig_begin(*rig, cell);
+        run->busy = *rig;
+        return status < 0 ? pause_for(run, WARM_MS) : status;
+}
+
+static int measure_link(struct run *run, const struct experiment *e, const struct cell *cell,
+                        unsigned variant, struct sample *ret_sample)
+{
+        const struct variant *v = &e->variants[variant];
+        struct rig_mark before, after;
+        int status = use_rig(run, rig_of(e, variant), cell);
+
+        if (status == GO_ON)
+                status = rig_set(run->busy, v->device, v->driver);
+        if (status == GO_ON)
+                status = pause_for(run, SETTLE_MS);
+        if (status == GO_ON)
+                status = rig_mark(run->busy, &before);
+        if (status == GO_ON)
+                status = pause_for(run, run->window_ms);
+        if (status == GO_ON)
+                status = rig_mark(run->busy, &after);
+        if (status == GO_ON)
+                rig_sample(cell, &before, &after, ret_sample);
+        return status;
+}
+
+static int measure(struct run *run, const struct experiment *e, const struct cell *cell, unsigned variant,
+                   struct sample *ret_sample)
+{
+        if (rig_of(e, variant) != RIG_MACHINE)
+                return measure_link(run, e, cell, variant, ret_sample);
+        if (cell->work == WORK_LIMIT)
+                ret_sample->value[METRIC_NS] = limits[cell->size].measure(run->window_ms);
+        return pause_for(run, 0);
+}
+
+/* One sample of each variant; another begins each time, so that what comes with the order evens out. */
+static int measure_round(struct run *run, struct record_experiment *re, unsigned cell, unsigned round)
+{
+        const struct experiment *e = re->experiment;
+        struct record_cell *rc = &re->cells[cell];
+        struct sample samples[VARIANTS_MAX];
+        int status = GO_ON;
+
+        for (unsigned v = 0; v < e->n_variants; v++)
+                for (unsigned m = 0; m < METRIC_COUNT; m++)
+                        samples[v].value[m] = NAN;
+        for (unsigned i = 0; i < e->n_variants && status == GO_ON; i++) {
+                unsigned v = (round + i) % e->n_variants;
+
+                if (experiment_applies(e, &rc->cell, v))
+                        status = measure(run, e, &rc->cell, v, &samples[v]);
+        }
+        if (status == GO_ON && !record_add_round(re, rc, samples)) {
+                opts_refuse("vwire bench", "out of memory");
+                status = STATUS_FAILED;
+        }
+        return status;
+}
+
+static int run_cell(struct run *run, struct record_experiment *re, const struct cell *cell)
+{
+        double ms = cell_ms(re->experiment, cell, run->plan);
+        unsigned n = re->n_cells;
+        int status = GO_ON;
+
+        if (!record_add_cell(re, cell))
+                return opts_refuse("vwire bench", "out of memory"), STATUS_FAILED;
+        for (unsigned round = 0; round < run->plan->repeat && status == GO_ON; round++) {
+                tell(run, re->experiment, cell);
+                status = measure_round(run, re, n, round);
+                run->done_ms += ms / run->plan->repeat;
+        }
+        if (run->busy)
+                rig_end(run->busy);
+        run->busy = NULL;
+        return status;
+}
+
+static int run_experiment(struct run *run, const struct experiment *e, struct record *record)
+{
+        struct record_experiment *re = record_add_experiment(record, e);
+        struct cell cells[CELLS_MAX];
+        unsigned n = experiment_cells(e, run->plan->quick, cells);
+        int status = GO_ON;
+
+        if (!re)
+                return opts_refuse("vwire bench", "out of memory"), STATUS_FAILED;
+        for (unsigned i = 0; i < n && status == GO_ON; i++)
+                status = run_cell(run, re, &cells[i]);
+        for (unsigned i = 0; i < RIGS; i++) {
+                rig_stop(run->rigs[i]);
+                run->rigs[i] = NULL;
+        }
+        run->done_ms += RIG_MS;
+        return status;
+}
+
+int bench_run(const struct bench_plan *plan, struct record *record)
+{
+        struct run run = { .plan = plan,
+                           .window_ms = bench_window_ms(plan->quick),
+                           .planned_ms = bench_seconds(plan) * 1000,
+                           .begun = end_now() };
+        int status = GO_ON;
+
+        record->quick = plan->quick;
+        record->repeat = plan->repeat;
+        record->window_ms = run.window_ms;
+        for (unsigned i = 0; i < plan->n_experiments && status == GO_ON; i++)
+                status = run_experiment(&run, plan->experiments[i], record);
+        if (isatty(STDERR_FILENO))
+                fputs("\r\033[K", stderr);
+        record->seconds = (double)(end_now() - run.begun) / 1e9;
+        record->complete = status == GO_ON;
+        return status < 0 || run.stopped ? STATUS_OK : status;
+}
