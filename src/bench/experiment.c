@@ -49,11 +49,11 @@ static const struct grid busypoll_grids[] = {
 };
 
 static const struct column busypoll_columns[] = {
-        {HEADLINE,           SHOW_CHANGE},
-        { METRIC_PER_CPU,    SHOW_CHANGE},
-        { METRIC_TX_PACKETS, SHOW_CHANGE},
-        { METRIC_RX_PACKETS, SHOW_CHANGE},
-        { METRIC_KICKS,      SHOW_CHANGE},
+        {HEADLINE,           SHOW_VALUE | SHOW_CHANGE},
+        { METRIC_PER_CPU,    SHOW_CHANGE             },
+        { METRIC_TX_PACKETS, SHOW_CHANGE             },
+        { METRIC_RX_PACKETS, SHOW_CHANGE             },
+        { METRIC_KICKS,      SHOW_CHANGE             },
 };
 
 static const struct grid contention_grids[] = {
@@ -66,9 +66,9 @@ static const struct grid contention_grids[] = {
 };
 
 static const struct column contention_columns[] = {
-        {HEADLINE,        SHOW_CHANGE},
-        { METRIC_P99,     SHOW_CHANGE},
-        { METRIC_PER_CPU, SHOW_CHANGE},
+        {HEADLINE,        SHOW_VALUE | SHOW_CHANGE},
+        { METRIC_P99,     SHOW_CHANGE             },
+        { METRIC_PER_CPU, SHOW_CHANGE             },
 };
 
 #define COALESCE_64 "tx-usecs=64 tx-frames=64"

@@ -1,26 +1,38 @@
 #include "bench/report.h"
 
-#include <math.h>
-#include <string.h>
+#include "bench/table.h"
 
-#include "base/check.h"
+static void print_experiment(FILE *out, const struct record_experiment *re)
+{
+        const struct experiment *e = re->experiment;
+        char bases[256];
+        struct table t;
+
+        fprintf(out, "\n%s (after %s): %s\n", e->name, e->after, e->line);
+        table_bases(e, bases, sizeof(bases));
+        if (*bases)
+                fprintf(out, "Changes in per cent: %s.\n", bases);
+        for (unsigned work = 0; work < WORK_COUNT; work++) {
+                table_of(re, work, &t);
+                if (t.n_rows) {
+                        fprintf(out, "\n%s: %s\n", workload_info[work].name, workload_info[work].what);
+                        table_print(out, &t);
+                }
+                table_done(&t);
+        }
+        table_of_sizes(re, &t);
+        if (t.n_rows) {
+                fprintf(out, "\n");
+                table_print(out, &t);
+        }
+        table_done(&t);
+}
 
 void report_text(FILE *out, const struct record *r)
 {
-        for (unsigned i = 0; i < r->n_experiments; i++) {
-                const struct record_experiment *re = &r->experiments[i];
-
-                fprintf(out, "%s\n", re->experiment->name);
-                for (unsigned c = 0; c < re->n_cells; c++)
-                        for (unsigned v = 0; v < re->experiment->n_variants; v++) {
-                                char label[64];
-                                enum metric m = workload_info[re->cells[c].cell.work].headline;
-                                struct finding f = record_find(re, &re->cells[c], v, m);
-
-                                fprintf(out, "%-40s %-12s %12.3f %8.1f [%.1f %.1f] %g\n",
-                                        cell_label(&re->cells[c].cell, label, sizeof(label)),
-                                        re->experiment->variants[v].name, f.value.median, f.change.median,
-                                        f.change.low, f.change.high, f.low);
-                        }
-        }
+        fprintf(out, "vwire %s on %s, %u CPUs (%s), guest %s; %u rounds of %u ms, %.0f s in all%s\n",
+                r->version, r->kernel, r->n_cpus, r->cpu, r->guest, r->repeat, r->window_ms, r->seconds,
+                r->complete ? "" : "; not complete");
+        for (unsigned i = 0; i < r->n_experiments; i++)
+                print_experiment(out, &r->experiments[i]);
 }

@@ -1,0 +1,311 @@
+#include "bench/table.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+void table_done(struct table *t)
+{
+        free(t->cells);
+        *t = (struct table){ 0 };
+}
+
+static bool add_row(struct table *t)
+{
+        struct table_cell *grown =
+                realloc(t->cells, (size_t)(t->n_rows + 1) * TABLE_COLUMNS * sizeof(*grown));
+
+        if (!grown)
+                return false;
+        t->cells = grown;
+        memset(&grown[t->n_rows * TABLE_COLUMNS], 0, TABLE_COLUMNS * sizeof(*grown));
+        t->n_rows++;
+        return true;
+}
+
+static unsigned add_column(struct table *t, const char *group, const char *heading, bool left)
+{
+        struct table_column *c = &t->columns[t->n_columns];
+
+        check(t->n_columns < TABLE_COLUMNS);
+        snprintf(c->group, sizeof(c->group), "%s", group);
+        snprintf(c->heading, sizeof(c->heading), "%s", heading);
+        c->left = left;
+        return t->n_columns++;
+}
+
+/* Into the last row. */
+__attribute__((format(printf, 4, 5))) static void put(struct table *t, unsigned column, enum table_mark mark,
+                                                      const char *fmt, ...)
+{
+        struct table_cell *cell = &t->cells[(t->n_rows - 1) * TABLE_COLUMNS + column];
+        va_list ap;
+
+        va_start(ap, fmt);
+        vsnprintf(cell->text, sizeof(cell->text), fmt, ap);
+        va_end(ap);
+        cell->mark = mark;
+        t->columns[column].used = true;
+}
+
+/* ---- an experiment ---- */
+
+static bool is_pair(const struct experiment *e)
+{
+        return e->n_variants == 2;
+}
+
+static bool is_machine(enum workload work)
+{
+        return work == WORK_LIMIT || work == WORK_RING_TX || work == WORK_RING_RX;
+}
+
+/* Where each piece of a column stands. */
+struct place {
+        unsigned value, other, change, interval, published, verdict;
+};
+
+struct layout {
+        unsigned label, size, sessions, threads, variant;
+        struct place places[TABLE_COLUMNS];
+};
+
+static void lay_keys(struct table *t, const struct experiment *e, enum workload work,
+                     struct layout *ret_layout)
+{
+        ret_layout->label = add_column(t, "", "", true);
+        ret_layout->size = add_column(t, "", "bytes", false);
+        ret_layout->sessions = add_column(t, "", is_machine(work) ? "ring" : "sessions", false);
+        ret_layout->threads = add_column(t, "", "threads", false);
+        ret_layout->variant = add_column(t, "", is_pair(e) ? "" : "variant", true);
+}
+
+/* A pair of variants shares a row, each with a column; several have a row each. */
+static void lay_metric(struct table *t, const struct experiment *e, const struct column *column,
+                       enum workload work, struct place *ret_place)
+{
+        const struct cell some = { .work = work };
+        enum metric m = column_metric(column, &some);
+        const char *group = metric_info[m].heading;
+        bool headline = m == workload_info[work].headline;
+
+        if (column->show & SHOW_VALUE) {
+                ret_place->value = add_column(t, group, is_pair(e) ? e->variants[0].name : "median", false);
+                ret_place->other = is_pair(e) ? add_column(t, group, e->variants[1].name, false) : 0;
+        }
+        if (column->show & SHOW_CHANGE) {
+                ret_place->change = add_column(t, group, "change %", false);
+                if (headline)
+                        ret_place->interval = add_column(t, group, "from..to", false);
+                ret_place->published = add_column(t, group, "published", false);
+                if (headline)
+                        ret_place->verdict = add_column(t, group, "so it is", true);
+        }
+}
+
+static void put_keys(struct table *t, const struct layout *l, const struct cell *cell)
+{
+        char label[TABLE_TEXT];
+
+        if (cell->work == WORK_LIMIT) {
+                put(t, l->label, MARK_KEY, "%s", cell_label(cell, label, sizeof(label)));
+                return;
+        }
+        put(t, l->size, MARK_KEY, "%u", cell->size);
+        put(t, l->sessions, MARK_KEY, "%u", cell->sessions);
+        if (cell->threads > 1)
+                put(t, l->threads, MARK_KEY, "%u", cell->threads);
+}
+
+static void put_value(struct table *t, unsigned column, enum metric m, const struct finding *f)
+{
+        if (f->value.n)
+                put(t, column, MARK_PLAIN, "%.*f", metric_info[m].decimals, f->value.median);
+}
+
+static void put_change(struct table *t, const struct place *p, const struct finding *f)
+{
+        static const char *const words[] = {
+                [VERDICT_BEHIND] = "behind", [VERDICT_ALIKE] = "alike", [VERDICT_AHEAD] = "ahead"
+        };
+        const struct summary *c = &f->change;
+        bool sure = c->n && (c->low > 0 || c->high < 0);
+
+        if (c->n)
+                put(t, p->change, sure ? MARK_MEASURED : MARK_PLAIN, "%+.1f", c->median);
+        if (c->n && p->interval)
+                put(t, p->interval, MARK_PLAIN, "%+.0f..%+.0f", c->low, c->high);
+        if (f->published && f->low == f->high)
+                put(t, p->published, MARK_PUBLISHED, "%+.3g", f->low);
+        else if (f->published)
+                put(t, p->published, MARK_PUBLISHED, "%+.3g..%+.3g", f->low, f->high);
+        if (f->verdict != VERDICT_NONE && p->verdict)
+                put(t, p->verdict,
+                    f->verdict == VERDICT_BEHIND  ? MARK_BEHIND
+                    : f->verdict == VERDICT_AHEAD ? MARK_AHEAD
+                                                  : MARK_PLAIN,
+                    "%s", words[f->verdict]);
+}
+
+static void put_metrics(struct table *t, const struct layout *l, const struct record_experiment *re,
+                        const struct record_cell *rc, unsigned variant)
+{
+        const struct experiment *e = re->experiment;
+
+        for (unsigned i = 0; i < e->n_columns; i++) {
+                enum metric m = column_metric(&e->columns[i], &rc->cell);
+                struct finding f = record_find(re, rc, variant, m);
+                const struct place *p = &l->places[i];
+
+                if (p->other) {
+                        struct finding before = record_find(re, rc, 0, m);
+
+                        put_value(t, p->value, m, &before);
+                        put_value(t, p->other, m, &f);
+                } else if (p->value) {
+                        put_value(t, p->value, m, &f);
+                }
+                if (p->change)
+                        put_change(t, p, &f);
+        }
+}
+
+void table_of(const struct record_experiment *re, enum workload work, struct table *ret_table)
+{
+        const struct experiment *e = re->experiment;
+        struct layout layout = { 0 };
+
+        *ret_table = (struct table){ 0 };
+        lay_keys(ret_table, e, work, &layout);
+        for (unsigned i = 0; i < e->n_columns; i++)
+                lay_metric(ret_table, e, &e->columns[i], work, &layout.places[i]);
+        for (unsigned c = 0; c < re->n_cells; c++) {
+                const struct record_cell *rc = &re->cells[c];
+
+                for (unsigned v = is_pair(e); v < e->n_variants && rc->cell.work == work; v++) {
+                        if (!experiment_applies(e, &rc->cell, v) || !add_row(ret_table))
+                                continue;
+                        put_keys(ret_table, &layout, &rc->cell);
+                        if (!is_pair(e) && e->n_variants > 1 && work != WORK_LIMIT)
+                                put(ret_table, layout.variant, MARK_KEY, "%s", e->variants[v].name);
+                        put_metrics(ret_table, &layout, re, rc, v);
+                }
+        }
+}
+
+void table_of_sizes(const struct record_experiment *re, struct table *ret_table)
+{
+        const struct experiment *e = re->experiment;
+        unsigned cell, variant, first;
+
+        *ret_table = (struct table){ 0 };
+        cell = add_column(ret_table, "", "load", true);
+        variant = add_column(ret_table, "", "variant", true);
+        first = add_column(ret_table, "buffers used, by size in bytes", "sizes and their share", true);
+        for (unsigned c = 0; c < re->n_cells; c++) {
+                const struct record_cell *rc = &re->cells[c];
+
+                for (unsigned v = 0; v < e->n_variants && rc->sizes; v++) {
+                        const uint64_t *sizes = &rc->sizes[v * RECORD_SIZES];
+                        uint64_t total = 0;
+                        char label[TABLE_TEXT];
+
+                        for (unsigned i = 0; i < RECORD_SIZES; i++)
+                                total += sizes[i];
+                        if (!total || !add_row(ret_table))
+                                continue;
+                        put(ret_table, cell, MARK_KEY, "%s", cell_label(&rc->cell, label, sizeof(label)));
+                        put(ret_table, variant, MARK_KEY, "%s", e->variants[v].name);
+                        for (unsigned i = 0, column = first; i < RECORD_SIZES && column < TABLE_COLUMNS - 1;
+                             i++)
+                                if (sizes[i] * 200 >= total) { /* half a per cent and more */
+                                        if (column == ret_table->n_columns)
+                                                add_column(ret_table, "buffers used, by size in bytes", "",
+                                                           true);
+                                        put(ret_table, column++, MARK_PLAIN, "%u: %.0f %%", i * 64,
+                                            100.0 * (double)sizes[i] / (double)total);
+                                }
+                }
+        }
+}
+
+void table_bases(const struct experiment *e, char *buf, size_t len)
+{
+        size_t n = 0;
+
+        snprintf(buf, len, "%s", "");
+        for (unsigned base = 0; base < e->n_variants; base++) {
+                unsigned of = 0;
+
+                for (unsigned v = 0; v < e->n_variants && n < len; v++)
+                        if (e->variants[v].base == base && v != base)
+                                n += (size_t)snprintf(buf + n, len - n, "%s%s",
+                                                      of++ ? ", "
+                                                      : n  ? "; "
+                                                           : "",
+                                                      e->variants[v].name);
+                if (of && n < len)
+                        n += (size_t)snprintf(buf + n, len - n, " against %s", e->variants[base].name);
+        }
+}
+
+/* ---- a terminal ---- */
+
+static unsigned width_of(const struct table *t, unsigned column)
+{
+        size_t width = strlen(t->columns[column].heading);
+
+        for (unsigned r = 0; r < t->n_rows; r++)
+                width = MAX(width, strlen(t->cells[r * TABLE_COLUMNS + column].text));
+        return (unsigned)width;
+}
+
+static void print_line(FILE *out, const struct table *t, const unsigned *widths, const struct table_cell *row)
+{
+        for (unsigned c = 0; c < t->n_columns; c++) {
+                const char *text = row ? row[c].text : t->columns[c].heading;
+
+                if (t->columns[c].used)
+                        fprintf(out, "  %*s", t->columns[c].left ? -(int)widths[c] : (int)widths[c], text);
+        }
+        fputc('\n', out);
+}
+
+/* The names of the groups, each over its first column; one that is wider than its columns widens the last. */
+static void print_groups(FILE *out, const struct table *t, unsigned *widths)
+{
+        unsigned c = 0;
+
+        while (c < t->n_columns) {
+                unsigned end = c, width = 0, last = c, name = (unsigned)strlen(t->columns[c].group);
+
+                for (; end < t->n_columns && !strcmp(t->columns[end].group, t->columns[c].group); end++)
+                        if (t->columns[end].used) {
+                                width += widths[end] + 2;
+                                last = end;
+                        }
+                if (width && name + 2 > width) {
+                        widths[last] += name + 2 - width;
+                        width = name + 2;
+                }
+                if (width)
+                        fprintf(out, "  %-*s", (int)width - 2, t->columns[c].group);
+                c = end;
+        }
+        fputc('\n', out);
+}
+
+void table_print(FILE *out, const struct table *t)
+{
+        unsigned widths[TABLE_COLUMNS];
+
+        for (unsigned c = 0; c < t->n_columns; c++)
+                widths[c] = width_of(t, c);
+        print_groups(out, t, widths);
+        print_line(out, t, widths, NULL);
+        for (unsigned r = 0; r < t->n_rows; r++)
+                print_line(out, t, widths, &t->cells[r * TABLE_COLUMNS]);
+}
