@@ -1,10 +1,13 @@
 /* `vwire bench`: the published experiments with vwire in the place of virtio-net and vhost-net. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/report.h"
 #include "bench_run.h"
+#include "child.h"
 #include "cli.h"
 #include "netns.h"
 #include "opts.h"
@@ -14,6 +17,7 @@
 
 #define REPEAT_QUICK 5
 #define REPEAT_FULL  9
+#define NAMES_MAX    16
 
 static struct bench_options {
         bool quick;
@@ -23,13 +27,13 @@ static struct bench_options {
 
 static const struct opt rows[] = {
         ROW_FLAG(struct bench_options, quick, "quick",
-                 "fewer cells and shorter windows: all of it in under ten minutes"),
+                 "fewer cells and shorter windows: `all` in under ten minutes"),
         ROW_NUMBER(struct bench_options, repeat, "repeat", 1, 99, "9, or 5 with --quick",
                    "rounds of each cell"),
         ROW_TEXT(struct bench_options, json, "json", "FILE", NULL,
                  "every sample, the machine and the settings, as JSON"),
         ROW_TEXT(struct bench_options, html, "html", "FILE", NULL,
-                 "tables and charts as one page; needs gnuplot"),
+                 "tables and charts as one page that needs nothing else; drawn by gnuplot"),
 };
 
 static const struct opt_group group = { .rows = rows, .n_rows = ARRAY_LEN(rows), .into = &options };
@@ -37,11 +41,22 @@ static const struct opt_group *const groups[] = { &group };
 
 static const struct opt_page page = {
         .command = COMMAND,
-        .usage = "list | run NAME...|all | report A.json | compare A.json B.json [options]",
-        .about = "",
+        .usage = "COMMAND [options]",
+        .about =
+                "Repeats the published experiments with vwire in the place of vhost-net and virtio-net, and shows the published change "
+                "beside the measured one. Variants take turns, so that a machine whose speed changes does not decide. Works as root, or "
+                "without where user namespaces are allowed. SIGINT ends it early and keeps what is done.",
+        .topics = "commands:\n"
+                  "  list                    the experiments, a line each\n"
+                  "  run NAME...|all         run them and print their tables\n"
+                  "  report FILE             the tables (and --html) of an earlier run's --json\n"
+                  "  compare A.json B.json   what differs between two runs beyond the noise\n",
+        .examples = "  vwire bench run all --quick --html=bench.html\n"
+                    "  vwire bench run busypoll contention --json=today.json\n"
+                    "  vwire bench compare yesterday.json today.json\n",
         .groups = groups,
         .n_groups = ARRAY_LEN(groups),
-        .args_max = 16,
+        .args_max = NAMES_MAX + 1,
 };
 
 static int fail(const char *fmt, const char *detail)
@@ -49,6 +64,69 @@ static int fail(const char *fmt, const char *detail)
         opts_refuse(COMMAND, fmt, detail);
         return STATUS_FAILED;
 }
+
+/* ---- where results go ---- */
+
+/* Opened before the work is done, and before /tmp is another. */
+struct outputs {
+        FILE *json, *html;
+};
+
+static int open_output(const char *path, FILE **ret_file)
+{
+        int fd = path ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666) : -1;
+
+        *ret_file = fd < 0 ? NULL : fdopen(fd, "w");
+        if (path && !*ret_file) {
+                opts_refuse(COMMAND, "%.200s: %s", path, strerror(errno));
+                return STATUS_FAILED;
+        }
+        return -1;
+}
+
+static int open_outputs(struct outputs *o)
+{
+        int status;
+
+        *o = (struct outputs){ 0 };
+        if (options.html && !child_found(REPORT_PLOTTER))
+                return fail("%s is not installed: apt-get install gnuplot-nox", REPORT_PLOTTER);
+        status = open_output(options.json, &o->json);
+        return status < 0 ? open_output(options.html, &o->html) : status;
+}
+
+static int write_outputs(const struct outputs *o, const struct record *r)
+{
+        char why[300];
+
+        if (o->json && (ftruncate(fileno(o->json), 0) < 0 || record_save(r, o->json) < 0))
+                return fail("the results could not be written to %s", options.json);
+        if (o->html && ftruncate(fileno(o->html), 0) < 0)
+                return fail("the page could not be written to %s", options.html);
+        if (o->html && report_html(o->html, r, why, sizeof(why)) < 0)
+                return fail("no page: %s", why);
+        if (o->html && fflush(o->html) == EOF)
+                return fail("the page could not be written to %s", options.html);
+        return -1;
+}
+
+static void close_outputs(struct outputs *o)
+{
+        if (o->json)
+                fclose(o->json);
+        if (o->html)
+                fclose(o->html);
+}
+
+static int publish(const struct outputs *o, const struct record *r)
+{
+        report_text(stdout, r);
+        if (fflush(stdout) == EOF)
+                return fail("%s", "the tables could not be written");
+        return write_outputs(o, r);
+}
+
+/* ---- commands ---- */
 
 static int run_list(const char *const *words)
 {
@@ -58,58 +136,171 @@ static int run_list(const char *const *words)
         return STATUS_OK;
 }
 
-static int run_run(const char *const *words)
+static int unknown_experiment(const char *name)
 {
-        const struct experiment *chosen[16];
-        struct bench_plan plan = { .experiments = chosen, .quick = options.quick };
+        const char *names[NAMES_MAX] = { "all" };
+        unsigned n = 1;
+
+        for (unsigned i = 0; i < n_experiments && n < NAMES_MAX; i++)
+                names[n++] = experiments[i].name;
+        return opts_refuse(COMMAND, "unknown experiment %.100s: did you mean %s?", name,
+                           opts_nearest(name, names, n));
+}
+
+/* A status, or -1 with the plan's experiments, each once. */
+static int choose(const char *const *words, const struct experiment **chosen, unsigned *ret_n)
+{
+        bool wanted[NAMES_MAX] = { false };
+
+        for (; *words; words++) {
+                const struct experiment *e = experiment_find(*words);
+
+                if (!e && strcmp(*words, "all") != 0)
+                        return unknown_experiment(*words);
+                for (unsigned i = 0; i < n_experiments; i++)
+                        wanted[i] |= !e || e == &experiments[i];
+        }
+        *ret_n = 0;
+        for (unsigned i = 0; i < n_experiments; i++)
+                if (wanted[i])
+                        chosen[(*ret_n)++] = &experiments[i];
+        return -1;
+}
+
+static void announce(const struct bench_plan *plan)
+{
+        double seconds = bench_seconds(plan);
+
+        fprintf(stderr,
+                "%u experiment%s, %u rounds of %u ms for each variant of each cell: ", plan->n_experiments,
+                plan->n_experiments == 1 ? "" : "s", plan->repeat, bench_window_ms(plan->quick));
+        if (seconds < 120)
+                fprintf(stderr, "about %.0f seconds\n", seconds);
+        else
+                fprintf(stderr, "about %.0f minutes\n", seconds / 60);
+}
+
+static int run_plan(const struct bench_plan *plan, const struct outputs *outputs)
+{
         struct record record;
         const char *why;
-        int status;
+        int status, published;
 
-        plan.repeat = options.repeat ? options.repeat : options.quick ? REPEAT_QUICK : REPEAT_FULL;
-        for (; *words; words++) {
-                if (!strcmp(*words, "all"))
-                        for (unsigned i = 0; i < n_experiments; i++)
-                                chosen[plan.n_experiments++] = &experiments[i];
-                else if (experiment_find(*words))
-                        chosen[plan.n_experiments++] = experiment_find(*words);
-                else
-                        return fail("unknown %s", *words);
-        }
         if (stop_start(STATUS_FAILED) < 0)
                 return fail("no pipe: %s", strerror(errno));
         stop_unhurried();
         if (netns_isolate(&why) < 0)
                 return fail("%s", why);
+        announce(plan);
         record_init(&record);
-        fprintf(stderr, "%.0f s\n", bench_seconds(&plan));
-        status = bench_run(&plan, &record);
-        report_text(stdout, &record);
+        snprintf(record.guest, sizeof(record.guest), "vwire");
+        status = bench_run(plan, &record);
+        published = publish(outputs, &record);
         record_done(&record);
+        return published >= 0 ? published : status;
+}
+
+static int run_run(const char *const *words)
+{
+        const struct experiment *chosen[NAMES_MAX];
+        struct bench_plan plan = { .experiments = chosen, .quick = options.quick };
+        struct outputs outputs;
+        int status = choose(words, chosen, &plan.n_experiments);
+
+        if (status >= 0)
+                return status;
+        plan.repeat = options.repeat ? options.repeat : options.quick ? REPEAT_QUICK : REPEAT_FULL;
+        status = open_outputs(&outputs);
+        if (status < 0)
+                status = run_plan(&plan, &outputs);
+        close_outputs(&outputs);
         return status;
 }
 
-static const struct word {
+static int load(const char *path, struct record *ret_record)
+{
+        char why[300];
+
+        if (record_load(path, ret_record, why, sizeof(why)) == 0)
+                return -1;
+        opts_refuse(COMMAND, "%.100s: %s", path, why);
+        return STATUS_FAILED;
+}
+
+static int run_report(const char *const *words)
+{
+        struct outputs outputs;
+        struct record record;
+        int status = load(words[0], &record);
+
+        if (status >= 0)
+                return status;
+        status = open_outputs(&outputs);
+        if (status < 0)
+                status = publish(&outputs, &record);
+        close_outputs(&outputs);
+        record_done(&record);
+        return status < 0 ? STATUS_OK : status;
+}
+
+static int run_compare(const char *const *words)
+{
+        struct record a, b = { 0 };
+        int status = load(words[0], &a);
+
+        if (status < 0)
+                status = load(words[1], &b);
+        if (status < 0) {
+                report_compare(stdout, &a, &b);
+                status = STATUS_OK;
+        }
+        record_done(&a);
+        record_done(&b);
+        return status;
+}
+
+static const struct command {
         const char *name;
-        unsigned least, most;
+        unsigned least, most; /* words after it */
         int (*run)(const char *const *words);
-} words[] = {
-        {"list", 0, 0,  run_list},
-        { "run", 1, 16, run_run },
+} commands[] = {
+        {"list",     0, 0,         run_list   },
+        { "run",     1, NAMES_MAX, run_run    },
+        { "report",  1, 1,         run_report },
+        { "compare", 2, 2,         run_compare},
 };
+
+static int run(const char *const *words)
+{
+        const char *names[ARRAY_LEN(commands)];
+        unsigned n = 0;
+
+        if (!words[0])
+                return opts_refuse(COMMAND, "a COMMAND is missing: see vwire bench --help");
+        while (words[1 + n])
+                n++;
+        for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+                const struct command *c = &commands[i];
+
+                names[i] = c->name;
+                if (strcmp(words[0], c->name) != 0)
+                        continue;
+                if (n < c->least || n > c->most)
+                        return opts_refuse(COMMAND, "%s takes %u to %u words, not %u: see vwire bench --help",
+                                           c->name, c->least, c->most, n);
+                return c->run(words + 1);
+        }
+        return opts_refuse(COMMAND, "unknown command %.100s: did you mean %s?", words[0],
+                           opts_nearest(words[0], names, ARRAY_LEN(names)));
+}
 
 int cmd_bench(int argc, char **argv)
 {
         struct opts *opts;
         int status = opts_start(&page, argc, argv, &opts);
 
-        if (status < 0) {
-                const char *const *args = opts_args(opts);
-
-                for (unsigned i = 0; i < ARRAY_LEN(words); i++)
-                        if (args[0] && !strcmp(args[0], words[i].name))
-                                status = words[i].run(args + 1);
-        }
+        if (status < 0)
+                status = run(opts_args(opts));
         opts_free(opts);
         return status;
 }

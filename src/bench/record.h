@@ -2,6 +2,7 @@
 #pragma once
 #include <jansson.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "bench/experiment.h"
 #include "bench/summary.h"
@@ -47,7 +48,7 @@ json_t *record_to_json(const struct record *r);
 int record_from_json(const json_t *json, struct record *ret_record, char *why, size_t len);
 int record_load(const char *path, struct record *ret_record, char *why, size_t len);
 /* 0 or -errno. */
-int record_save(const struct record *r, const char *path);
+int record_save(const struct record *r, FILE *out);
 
 /* ---- what follows ---- */
 

@@ -98,19 +98,14 @@ json_t *record_to_json(const struct record *r)
                          "experiments", all);
 }
 
-int record_save(const struct record *r, const char *path)
+int record_save(const struct record *r, FILE *out)
 {
         json_t *json = record_to_json(r);
-        FILE *f = fopen(path, "we");
-        int result = 0;
+        bool good = json && json_dumpf(json, out, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) == 0 &&
+                    fputc('\n', out) != EOF;
 
-        if (!json || !f || json_dumpf(json, f, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) < 0 ||
-            fputc('\n', f) == EOF)
-                result = f ? -EIO : -errno;
-        if (f && fclose(f) == EOF && result == 0)
-                result = -errno;
         json_decref(json);
-        return result;
+        return good && fflush(out) == 0 ? 0 : -EIO;
 }
 
 /* ---- in ---- */

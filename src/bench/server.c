@@ -48,6 +48,7 @@ static void close_session(struct crew_member *m, struct session *s)
         if (s->next)
                 s->next->back = s->back;
         pthread_mutex_unlock(&server->lock);
+        crew_remove(m, &s->watch); /* closing alone does not while a process that is being forked has the fd, too */
         close(s->watch.fd);
         if (s->udp >= 0)
                 close(s->udp);
