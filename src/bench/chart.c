@@ -269,8 +269,8 @@ static void put_chart(FILE *out, const struct chart *c, unsigned number)
 
         find_range(c, &low, &high);
         fprintf(out,
-                "set term svg size 1000,340 dynamic font 'system-ui,sans-serif,13' name 'chart%u'\n"
-                "set encoding utf8\nset border 0\nset bars 0\nset pointintervalbox 0\nset bmargin 5.2\nset lmargin 9\n"
+                "set term svg size 1000,320 dynamic font 'system-ui,sans-serif,13' name 'chart%u'\n"
+                "set encoding utf8\nset border 0\nset bars 0\nset pointintervalbox 0\nset bmargin 4.6\nset lmargin 9\n"
                 "set rmargin 1\nset grid y lt 1 lc rgb '#0000f1' lw 0.6\nset tics textcolor rgb '#0000f2'\n"
                 "set key outside above left horizontal reverse Left samplen 1.5 textcolor rgb '#0000f2'\n",
                 number);

@@ -113,7 +113,7 @@ static enum verdict judge(const struct finding *f, int better)
 {
         bool below = f->change.high<f->low, above = f->change.low> f->high;
 
-        if (!f->published || !f->change.n || !better)
+        if (!f->published || !summary_enough(&f->change) || !better)
                 return VERDICT_NONE;
         if (!below && !above)
                 return VERDICT_ALIKE;

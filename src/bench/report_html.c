@@ -197,7 +197,7 @@ static void put_header(FILE *out, const struct record *r)
         fputs("<p>Each experiment repeats a published one with vwire in the place of vhost-net and virtio-net. The variants of a cell "
               "take turns, and a change is the median of the ratios of neighbours in time. Its interval encloses the true median "
               "with 95 per cent, or goes from end to end where there are fewer than six rounds; a change is bold where its interval "
-              "leaves out zero. <b>Behind</b> and <b>ahead</b> mean that the published change lies outside the interval. Rates are "
+              "leaves out zero (and there are five rounds or more). <b>Behind</b> and <b>ahead</b> mean that the published change lies outside the interval. Rates are "
               "per second, directions are the driver's, CPU is that of the guest's program, driver and device.</p>\n<nav>\n",
               out);
         for (unsigned i = 0; i < r->n_experiments; i++)

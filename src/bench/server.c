@@ -48,7 +48,9 @@ static void close_session(struct crew_member *m, struct session *s)
         if (s->next)
                 s->next->back = s->back;
         pthread_mutex_unlock(&server->lock);
-        crew_remove(m, &s->watch); /* closing alone does not while a process that is being forked has the fd, too */
+        crew_remove(
+                m,
+                &s->watch); /* closing alone does not while a process that is being forked has the fd, too */
         close(s->watch.fd);
         if (s->udp >= 0)
                 close(s->udp);
@@ -66,16 +68,7 @@ static void on_echo(struct crew_member *m, struct watch *w, uint32_t events)
         struct session *s = container_of(w, struct session, watch);
 
         for (unsigned turn = 0; turn < TURN; turn++) {
-                while (s->owed) {
-                        ssize_t n = send(w->fd, m->buffer, s->owed, MSG_NOSIGNAL);
-
-                        if (n < 0 && waits())
-                                return crew_change(m, w, EPOLLOUT);
-                        if (n < 0)
-                                return close_session(m, s);
-                        s->owed -= (uint32_t)n;
-                }
-                while (s->got < s->hello.request) {
+                while (!s->owed && s->got < s->hello.request) {
                         ssize_t n = recv(w->fd, m->buffer, s->hello.request - s->got, 0);
 
                         if (n < 0 && waits()) {
@@ -87,8 +80,19 @@ static void on_echo(struct crew_member *m, struct watch *w, uint32_t events)
                                 return close_session(m, s);
                         s->got += (uint32_t)n;
                 }
-                s->got = 0;
-                s->owed = s->hello.response;
+                if (!s->owed) {
+                        s->got = 0;
+                        s->owed = s->hello.response;
+                }
+                while (s->owed) {
+                        ssize_t n = send(w->fd, m->buffer, s->owed, MSG_NOSIGNAL);
+
+                        if (n < 0 && waits())
+                                return crew_change(m, w, EPOLLOUT);
+                        if (n < 0)
+                                return close_session(m, s);
+                        s->owed -= (uint32_t)n;
+                }
         }
 }
 

@@ -73,7 +73,12 @@ void summary_ratios(const double *before, const double *after, unsigned n, doubl
                                         : NAN;
 }
 
+bool summary_enough(const struct summary *s)
+{
+        return s->n && s->confidence >= SUMMARY_ENOUGH;
+}
+
 bool summary_apart(const struct summary *a, const struct summary *b)
 {
-        return a->n && b->n && (a->low > b->high || b->low > a->high);
+        return summary_enough(a) && summary_enough(b) && (a->low > b->high || b->low > a->high);
 }

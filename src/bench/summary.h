@@ -11,6 +11,10 @@ struct summary {
 };
 
 #define SUMMARY_CONFIDENCE 0.95
+#define SUMMARY_ENOUGH     0.9 /* what an interval must have before anything is concluded from it: five samples */
+
+/* There are enough samples for conclusions. */
+bool summary_enough(const struct summary *s);
 
 /* Values that are not finite count as missing. */
 struct summary summary_of(const double *values, unsigned n);
@@ -21,5 +25,5 @@ double summary_percentile(const double *sorted, unsigned n, double p);
 /* after[i] / before[i] for each i; NAN where either is missing or nothing can be divided by. */
 void summary_ratios(const double *before, const double *after, unsigned n, double *ret_ratios);
 
-/* Their intervals do not meet. */
+/* There are enough of both, and their intervals do not meet. */
 bool summary_apart(const struct summary *a, const struct summary *b);

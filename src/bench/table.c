@@ -132,7 +132,7 @@ static void put_change(struct table *t, const struct place *p, const struct find
                 [VERDICT_BEHIND] = "behind", [VERDICT_ALIKE] = "alike", [VERDICT_AHEAD] = "ahead"
         };
         const struct summary *c = &f->change;
-        bool sure = c->n && (c->low > 0 || c->high < 0);
+        bool sure = summary_enough(c) && (c->low > 0 || c->high < 0);
 
         if (c->n)
                 put(t, p->change, sure ? MARK_MEASURED : MARK_PLAIN, "%+.1f", c->median);

@@ -231,6 +231,16 @@ def test_server_answers_by_size():
             pass
 
 
+def test_server_answers_what_came_in_one_piece():
+    for n in 1, 63, 64, 65, 128, 1000:  # whatever it takes in a turn
+        with Served() as served:
+            s = served.connect(ECHO, 2, 2)
+            s.sendall(b"ab" * n)
+            left = 2 * n
+            while left:
+                left -= len(s.recv(1 << 16))
+
+
 def test_server_goes_on_when_a_slow_client_takes_its_answers():
     with Served() as served:
         s = served.connect(ECHO, 1, 65536)

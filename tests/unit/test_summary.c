@@ -89,10 +89,20 @@ TEST(summary, pairs_see_through_a_machine_that_changes_its_speed)
 
 TEST(summary, intervals_that_touch_are_not_apart)
 {
-        struct summary a = summary_of((double[]){ 1, 2, 3 }, 3), b = summary_of((double[]){ 3, 4, 5 }, 3),
-                       c = summary_of((double[]){ 4, 5, 6 }, 3), none = summary_of(NULL, 0);
+        struct summary a = summary_of((double[]){ 1, 2, 2, 2, 3 }, 5),
+                       b = summary_of((double[]){ 3, 4, 4, 4, 5 }, 5),
+                       c = summary_of((double[]){ 4, 5, 5, 5, 6 }, 5), none = summary_of(NULL, 0);
 
         EXPECT(!summary_apart(&a, &b));
         EXPECT(summary_apart(&a, &c) && summary_apart(&c, &a));
         EXPECT(!summary_apart(&a, &none));
+}
+
+TEST(summary, four_samples_are_too_few_to_conclude_from)
+{
+        struct summary a = summary_of((double[]){ 1, 1, 1, 1 }, 4),
+                       b = summary_of((double[]){ 9, 9, 9, 9 }, 4);
+
+        EXPECT(!summary_apart(&a, &b));
+        EXPECT(!summary_enough(&a));
 }
