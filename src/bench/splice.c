@@ -42,7 +42,7 @@ static int open_tap(const char *name)
         unsigned long offloads = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
         int hdr_len = HDR_LEN, fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC), r;
 
-        strncpy(req.ifr_name, name, sizeof(req.ifr_name) - 1);
+        memcpy(req.ifr_name, name, strnlen(name, sizeof(req.ifr_name) - 1));
         if (fd >= 0 && ioctl(fd, TUNSETIFF, &req) == 0 && ioctl(fd, TUNSETVNETHDRSZ, &hdr_len) == 0 &&
             (ioctl(fd, TUNSETOFFLOAD, offloads | TUN_F_USO4 | TUN_F_USO6) == 0 ||
              ioctl(fd, TUNSETOFFLOAD, offloads) == 0))
