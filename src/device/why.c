@@ -69,8 +69,11 @@ static void say_call(struct text *t, const struct dev_queue *q, const struct vq_
         else if (q->cfg.features & F(event_idx))
                 say(t, "; the driver wants an interrupt after used %u, used is %u: %s", state->event_peer,
                     state->used,
-                    (uint16_t)(state->used - state->event_peer - 1) < 0x8000 ? "it has had it"
-                                                                             : "not yet due");
+                    (uint16_t)(state->used - state->event_peer - 1) < 0x8000
+                            ? "it has had it, and asked for none since"
+                            : "not yet due");
+        else if (state->calls_off)
+                say(t, "; the driver wants no interrupts now (its flag), used is %u", state->used);
         else
                 say(t, "; no interrupt is owed");
 }

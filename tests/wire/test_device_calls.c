@@ -395,3 +395,66 @@ TEST(device_calls, decisions_are_recorded_and_replay)
         end();
         fclose(file);
 }
+
+/* ---- why ---- */
+
+static void why(unsigned queue, char *text, size_t len)
+{
+        pthread_mutex_lock(&f.lock);
+        vw_device_why(f.dev, queue, text, len);
+        pthread_mutex_unlock(&f.lock);
+}
+
+static bool says(unsigned queue, const char *words)
+{
+        char text[1024];
+
+        why(queue, text, sizeof(text));
+        return strstr(text, words);
+}
+
+static void expect_says(unsigned queue, const char *words)
+{
+        char text[1024];
+
+        why(queue, text, sizeof(text));
+        if (!strstr(text, words))
+                print_error("queue %u does not say \"%s\": %s\n", queue, words, text);
+        EXPECT(strstr(text, words));
+}
+
+/* Who owes whom a notification, and why it has not been sent: the states that a link hangs in */
+TEST(device_calls, that_are_not_sent_are_explained)
+{
+        uint8_t frame[60] = { 2, [12] = 0x88, 0xb5 };
+        uint16_t *avail_idx;
+
+        begin((struct vw_device_config){ .tx_usecs = VW_USECS_MAX, .tx_frames = 1000 }, F(event_idx), 64);
+        expect_says(1, "waits for the driver's kick; the driver wants an interrupt after used 0, used is 0: "
+                       "not yet due; avail=0 taken=0 used=0");
+        EXPECT_SOON((offer(0, 1), front_reap(&f, 1, NULL, 64), drain_port(),
+                     says(1, "packets is held back for")) &&
+                    says(1, "us more (usecs=10000 frames=1000)"));
+        EXPECT_SOON((front_reap(&f, 1, NULL, 64), says(1, "it has had it, and asked for none since")));
+        EXPECT(sport_put(&port, 0, frame, sizeof(frame), NULL));
+        EXPECT_SOON(says(0, "a frame waits in the port for buffers: the ring has room for 0 bytes"));
+        expect_says(0, "waits for the driver's kick; the driver wants an interrupt after used 0");
+        EXPECT_EQ(vu_frontend_vring_enable(&f.fe, 1, false), 0);
+        expect_says(1, "disabled by the front end: what the driver sends is discarded");
+        f.q[1].cfg.base = front_stop(&f, 1);
+        expect_says(1, "stopped; waits for the front end to set it up");
+        end();
+
+        begin((struct vw_device_config){ 0 }, 0, 64);
+        vq_driver_call_disable(&f.q[1].vq);
+        send_each(1);
+        expect_says(1, "; the driver wants no interrupts now (its flag), used is 1");
+        EXPECT(!vq_driver_call_enable(&f.q[1].vq));
+        expect_says(1, "; no interrupt is owed");
+        avail_idx = (uint16_t *)(f.va + (f.q[1].cfg.avail - FRONT_UVA)) + 1;
+        *avail_idx += 1000;
+        front_kick_raw(&f, 1);
+        EXPECT_SOON(says(1, "broken: "));
+        expect_says(1, "its memory is left alone until the front end sets it up again");
+        end();
+}
