@@ -355,7 +355,7 @@ struct feeder {
         uint64_t seen; /* atomic: frames that the driver has received */
 };
 
-/* A frame a round; every other round waits until the driver has it, and so is likely asleep or about to be. */
+/* A frame a round; every fourth round waits until the driver has it, and so is likely asleep or about to be. */
 static void *feed(void *arg)
 {
         struct feeder *f = arg;
@@ -368,7 +368,7 @@ static void *feed(void *arg)
                 }
                 sd_call(&f->r->dev, 0);
                 i++;
-                for (unsigned spin = 0; i % 2 && __atomic_load_n(&f->seen, __ATOMIC_ACQUIRE) < i; spin++)
+                for (unsigned spin = 0; i % 4 == 0 && __atomic_load_n(&f->seen, __ATOMIC_ACQUIRE) < i; spin++)
                         if (spin % 64 == 63)
                                 sched_yield();
         }
