@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -15,6 +16,8 @@
 #include "net/hdr.h"
 
 #define TIMEOUT_MS 5000
+#define GUARD      ((size_t)64 << 10) /* bytes on either side of the memory that fault when they are touched */
+#define PATTERN    0xc5
 
 uint64_t front_now(void)
 {
@@ -72,8 +75,21 @@ static void map_memory(struct front *f)
         f->bytes = f->bufs + (size_t)f->n_queues * FRONT_SLOTS * FRONT_SLOT;
         f->memfd = memfd_create("front", MFD_CLOEXEC);
         check(f->memfd >= 0 && ftruncate(f->memfd, (off_t)f->bytes) == 0);
-        f->va = mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f->memfd, 0);
+        f->va = mmap(NULL, f->bytes + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                     0);
         check(f->va != MAP_FAILED);
+        f->va += GUARD;
+        check(mmap(f->va, f->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, f->memfd, 0) == f->va);
+}
+
+static void unmap_memory(struct front *f)
+{
+        munmap(f->va - GUARD, f->bytes + 2 * GUARD);
+        close(f->memfd);
+        f->memfd = -1;
+        free(f->shadow);
+        free(f->loose);
+        f->shadow = f->loose = NULL;
 }
 
 void front_hello(struct front *f, uint64_t features, unsigned size)
@@ -111,7 +127,11 @@ void front_ring(struct front *f, unsigned index)
                 .cfg = {.size = f->size, .features = f->features}
         };
         memset(f->va + at, 0, ring_bytes(f));
-        check(vq_driver_init(&q->vq, VQ_SPLIT, &q->cfg, f->va + at, FRONT_UVA + at) == 0);
+        check(vq_driver_init(&q->vq, VQ_SPLIT, &q->cfg, f->va + at, FRONT_GPA + at) == 0);
+        q->cfg.desc += FRONT_UVA -
+                       FRONT_GPA; /* rings are told in the front end's addresses, buffers in the guest's */
+        q->cfg.avail += FRONT_UVA - FRONT_GPA;
+        q->cfg.used += FRONT_UVA - FRONT_GPA;
         q->kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         q->call = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         q->err = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -145,6 +165,26 @@ uint32_t front_stop(struct front *f, unsigned index)
         return base;
 }
 
+static void end_ring(struct front_queue *q)
+{
+        if (q->cfg.size == 0)
+                return;
+        vq_driver_done(&q->vq);
+        close(q->kick);
+        close(q->call);
+        close(q->err);
+        *q = (struct front_queue){ 0 };
+}
+
+void front_renew(struct front *f, unsigned index)
+{
+        front_stop(f, index);
+        end_ring(&f->q[index]);
+        front_ring(f, index);
+        front_start(f, index);
+        check(vu_frontend_vring_enable(&f->fe, index, true) == 0);
+}
+
 static bool serving(struct front *f)
 {
         bool yes;
@@ -162,18 +202,9 @@ void front_disconnect(struct front *f)
         vu_frontend_done(&f->fe);
         while (serving(f))
                 sched_yield();
-        for (unsigned i = 0; i < f->n_queues; i++) {
-                if (f->q[i].cfg.size == 0)
-                        continue;
-                vq_driver_done(&f->q[i].vq);
-                close(f->q[i].kick);
-                close(f->q[i].call);
-                close(f->q[i].err);
-                f->q[i] = (struct front_queue){ 0 };
-        }
-        munmap(f->va, f->bytes);
-        close(f->memfd);
-        f->memfd = -1;
+        for (unsigned i = 0; i < f->n_queues; i++)
+                end_ring(&f->q[i]);
+        unmap_memory(f);
 }
 
 /* ---- the driver ---- */
@@ -189,9 +220,55 @@ uint8_t *front_slot(const struct front *f, unsigned index, unsigned slot)
         return f->va + f->bufs + ((size_t)index * FRONT_SLOTS + slot) * FRONT_SLOT;
 }
 
+/* ---- what the device may write ---- */
+
+static size_t buffer_bytes(const struct front *f)
+{
+        return f->bytes - f->bufs;
+}
+
+void front_shadow(struct front *f)
+{
+        f->shadow = malloc(buffer_bytes(f));
+        f->loose = calloc(1, buffer_bytes(f));
+        check(f->shadow && f->loose);
+        memset(f->va + f->bufs, PATTERN, buffer_bytes(f));
+        memset(f->shadow, PATTERN, buffer_bytes(f));
+}
+
+void front_wrote(struct front *f, const void *at, size_t len)
+{
+        if (f->shadow)
+                memcpy(f->shadow + ((const uint8_t *)at - f->va - f->bufs), at, len);
+}
+
+void front_may_write(struct front *f, uint64_t gpa, uint64_t len)
+{
+        uint64_t at = gpa - FRONT_GPA - f->bufs;
+
+        if (f->shadow && at < buffer_bytes(f)) /* an address that lies elsewhere wraps to a huge number */
+                memset(f->loose + at, 1, MIN(len, buffer_bytes(f) - at));
+}
+
+bool front_intact(const struct front *f)
+{
+        for (size_t i = 0; i < buffer_bytes(f); i++) {
+                if (i % FRONT_SLOT == 0 && memcmp(f->shadow + i, f->va + f->bufs + i, FRONT_SLOT) == 0)
+                        i += FRONT_SLOT - 1;
+                if (f->loose[i] || f->shadow[i] == f->va[f->bufs + i])
+                        continue;
+                fprintf(stderr, "# byte %zu of slot %zu was 0x%02x and is 0x%02x\n", i % FRONT_SLOT,
+                        i / FRONT_SLOT, f->shadow[i], f->va[f->bufs + i]);
+                return false;
+        }
+        return true;
+}
+
 bool front_add(struct front *f, unsigned index, const struct vq_piece *pieces, unsigned n_out, unsigned n_in,
                unsigned slot)
 {
+        for (unsigned i = n_out; i < n_out + n_in; i++)
+                front_may_write(f, pieces[i].gpa, pieces[i].len);
         return vq_driver_add(&f->q[index].vq, pieces, n_out, n_in, (void *)(uintptr_t)(slot + 1)) == 0;
 }
 
@@ -205,6 +282,7 @@ bool front_send(struct front *f, unsigned pair, const void *frame, uint32_t len,
         check(FRONT_HDR + len <= (FRONT_SLOTS - slot) * FRONT_SLOT);
         net_hdr_encode(hdr ? hdr : &none, FRONT_HDR, at);
         memcpy(at + FRONT_HDR, frame, len);
+        front_wrote(f, at, FRONT_HDR + len);
         if (!front_add(f, index, &piece, 1, 0, slot))
                 return false;
         slot += (FRONT_HDR + len + FRONT_SLOT - 1) / FRONT_SLOT;
@@ -242,6 +320,19 @@ void front_kick(struct front *f, unsigned index)
                 front_kick_raw(f, index);
 }
 
+struct vring_split *front_raw(struct front *f, unsigned index)
+{
+        return &f->q[index].vq.split.ring;
+}
+
+void front_raw_offer(struct front *f, unsigned index, uint16_t head)
+{
+        struct vring_avail *avail = front_raw(f, index)->avail;
+
+        store_relaxed(&avail->ring[avail->idx & front_raw(f, index)->mask], head);
+        store_release(&avail->idx, (uint16_t)(avail->idx + 1));
+}
+
 unsigned front_reap(struct front *f, unsigned index, struct vq_used *used, unsigned max)
 {
         struct vq_used forgotten[64];
@@ -271,6 +362,7 @@ int front_command(struct front *f, const void *bytes, uint32_t len, void *reply,
         uint64_t until = clock_now() + TIMEOUT_MS * NSEC_PER_MSEC;
 
         memcpy(out, bytes, len);
+        front_wrote(f, out, len);
         memset(in, 0xee, reply_len + 1);
         check(front_add(f, index, len ? pieces : pieces + 1, len ? 1 : 0, 1, 0));
         front_kick(f, index);

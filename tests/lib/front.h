@@ -8,7 +8,8 @@
  *      EXPECT_SOON(front_reap(&f, 1) == 1);
  *      front_close(&f);
  *
- * Shared memory is one memfd: the rings, then FRONT_SLOTS buffers of FRONT_SLOT bytes for each queue. */
+ * Shared memory is one memfd: the rings, then FRONT_SLOTS buffers of FRONT_SLOT bytes for each queue.  Around our mapping of it
+ * lie pages that nobody may touch. */
 #pragma once
 #include <pthread.h>
 #include <stdbool.h>
@@ -45,6 +46,7 @@ struct front {
         int memfd;
         uint8_t *va;
         size_t bytes, bufs;
+        uint8_t *shadow, *loose; /* see front_shadow() */
         unsigned pairs, n_queues, size;
         uint64_t features;
         struct front_queue q[FRONT_QUEUES];
@@ -60,12 +62,21 @@ void front_connect(struct front *f, uint64_t features, unsigned size);
 void front_hello(struct front *f, uint64_t features, unsigned size);
 void front_ring(struct front *f, unsigned index);
 void front_start(struct front *f, unsigned index);
+void front_renew(struct front *f, unsigned index); /* stops it; the same queue from its beginning, enabled */
 void front_disconnect(struct front *f);
 uint32_t front_stop(struct front *f, unsigned index); /* GET_VRING_BASE */
 
 /* Memory: slot `i` of a queue as each side calls it. */
 uint64_t front_gpa(const struct front *f, unsigned index, unsigned slot);
 uint8_t *front_slot(const struct front *f, unsigned index, unsigned slot);
+
+/* From now on it is known what stands in the memory outside of the rings: a pattern, what we put there (front_send() and
+ * front_command() tell by themselves, others by front_wrote()), and anything where the device may write (front_add() tells).
+ * front_intact() says whether the device has kept to that. */
+void front_shadow(struct front *f);
+void front_wrote(struct front *f, const void *at, size_t len);
+void front_may_write(struct front *f, uint64_t gpa, uint64_t len);
+bool front_intact(const struct front *f);
 
 /* Offers a frame behind a header (NULL: zero) in one piece.  False: no room. */
 bool front_send(struct front *f, unsigned pair, const void *frame, uint32_t len,
@@ -77,6 +88,9 @@ bool front_add(struct front *f, unsigned index, const struct vq_piece *pieces, u
                unsigned slot);
 void front_kick(struct front *f, unsigned index);     /* publish, and wake the device if it wants that */
 void front_kick_raw(struct front *f, unsigned index); /* wake it anyway */
+/* The ring itself, for words that are no honest driver's; and the next avail entry, published at once. */
+struct vring_split *front_raw(struct front *f, unsigned index);
+void front_raw_offer(struct front *f, unsigned index, uint16_t head);
 /* Takes back used buffers into `used` (NULL: forgotten); how many. */
 unsigned front_reap(struct front *f, unsigned index, struct vq_used *used, unsigned max);
 /* Reads the call fd; how many calls there have been in all. */
