@@ -70,24 +70,37 @@ static int lane_fd(const void *self, unsigned lane)
         return ((const struct sport *)self)->port_end[lane];
 }
 
+/* What the next frame fails with. */
+static int fault(struct sport *p)
+{
+        int error = load_relaxed(&p->tx_errno);
+        unsigned every = load_relaxed(&p->tx_every);
+
+        return every && p->tx_frames % every ? 0 : error;
+}
+
 static int tx(void *self, unsigned lane, struct vw_pkt *pkts, unsigned n, int *result)
 {
         struct sport *p = self;
-        int error = load_relaxed(&p->tx_errno);
 
         for (unsigned i = 0; i < n; i++) {
+                int error = fault(p);
                 struct iovec *iov = pkts[i].iov - 1;
                 struct msghdr msg = { .msg_iov = iov, .msg_iovlen = pkts[i].n_iov + 1 };
 
                 result[i] = -error;
-                if (error)
+                if (error) {
+                        counter_add(&p->tx_frames, 1);
+                        counter_add(&p->tx_failures, 1);
                         continue;
+                }
                 *iov = (struct iovec){ .iov_base = &pkts[i].hdr, .iov_len = sizeof(pkts[i].hdr) };
                 if (sendmsg(p->port_end[lane], &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
                         if (errno == EAGAIN)
                                 return (int)i;
                         result[i] = -errno;
                 }
+                counter_add(&p->tx_frames, 1);
         }
         return (int)n;
 }

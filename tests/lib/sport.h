@@ -16,13 +16,15 @@ struct sport {
         /* set by the test, atomically */
         uint32_t tx_offloads, rx_max, mtu;
         bool link_up, bridged;
-        int tx_errno; /* what every transmitted frame fails with, or 0 */
-        int rx_errno; /* what the next read fails with, once */
+        int tx_errno;      /* what transmitted frames fail with, or 0 */
+        unsigned tx_every; /* each n-th of them does; 0: all */
+        int rx_errno;      /* what the next read fails with, once */
         /* written down */
         uint32_t rx_offloads;
         uint8_t mac[6]; /* the identity that it was given */
         bool carrier;
         unsigned active, rx_calls;
+        uint64_t tx_frames, tx_failures;
 };
 
 void sport_init(struct sport *p);
