@@ -80,8 +80,8 @@ static void session_ready(struct ev_watch *watch, uint32_t events)
         if (r == 0)
                 return;
         snprintf(why, sizeof(why), "%s", reason);
-        log_line(r == -ECONNRESET ? VW_LOG_INFO : VW_LOG_WARN, "device", "front end has gone why=\"%s\"",
-                 why);
+        log_limited(&dev->departures, clock_now(), r == -ECONNRESET ? VW_LOG_INFO : VW_LOG_WARN, "device",
+                    "front end has gone why=\"%s\"", why);
         end_session(dev, why);
         dev->left = true;
 }

@@ -213,6 +213,7 @@ struct vw_device {
         struct ev_watch session_watch, port_watch, news_watch;
         struct vu_backend *session;
         bool left; /* the front end has gone and nobody has been told */
+        struct log_limit departures;
         struct mem_map *map;
         uint64_t features;  /* negotiated */
         uint8_t status;     /* as the front end last set it */

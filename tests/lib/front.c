@@ -29,10 +29,13 @@ uint64_t front_now(void)
 static void *run_control(void *arg)
 {
         struct front *f = arg;
-        struct pollfd p = { .fd = vw_device_fd(f->dev), .events = POLLIN };
+        struct pollfd p[2] = {
+                {.fd = vw_device_fd(f->dev), .events = POLLIN},
+                { .fd = f->bell,             .events = POLLIN}
+        };
 
         while (!load_relaxed(&f->stop)) {
-                poll(&p, 1, 1);
+                poll(p, 2, -1);
                 pthread_mutex_lock(&f->lock);
                 if (vw_device_dispatch(f->dev) == -ENOTCONN)
                         counter_add(&f->left, 1);
@@ -49,6 +52,8 @@ void front_open(struct front *f, const struct vw_device_config *config)
         *f = (struct front){ .memfd = -1, .pairs = config->pairs };
         check(config->pairs <= FRONT_QUEUES / 2);
         check(vw_device_new(config, &f->dev, &why) == 0);
+        f->bell = eventfd(0, EFD_CLOEXEC);
+        check(f->bell >= 0);
         pthread_mutex_init(&f->lock, NULL);
         check(pthread_create(&f->control, NULL, run_control, f) == 0);
 }
@@ -57,7 +62,9 @@ void front_close(struct front *f)
 {
         front_disconnect(f);
         store_relaxed(&f->stop, true);
+        check(write(f->bell, &(uint64_t){ 1 }, 8) == 8);
         pthread_join(f->control, NULL);
+        close(f->bell);
         vw_device_free(f->dev);
         pthread_mutex_destroy(&f->lock);
 }

@@ -40,6 +40,7 @@ struct front {
         struct vw_device *dev;
         pthread_t control;
         pthread_mutex_t lock; /* of the device's control calls */
+        int bell;             /* wakes it to stop */
         bool stop;
         unsigned left; /* how often the device said that the front end has left */
         struct vu_frontend fe;
