@@ -19,6 +19,7 @@ import pathlib
 import shlex
 import signal
 import statistics
+import subprocess
 import sys
 import time
 
@@ -61,11 +62,21 @@ class Engine(Link):
         return sums
 
     def measure(self, load):
-        before, began = self.counters(), time.monotonic()
-        found = {"tx-small": lambda: self.iperf("-u", "-b", "0", "-l", "64"),
+        for tries in range(5):
+            try:
+                return self.measure_once(load)
+            except (KeyError, subprocess.CalledProcessError):  # iperf3's server was not done with the last cell
+                if tries == 4:
+                    raise
+                time.sleep(0.5)
+
+    def measure_once(self, load):
+        loads = {"tx-small": lambda: self.iperf("-u", "-b", "0", "-l", "64"),
                  "tx-bulk": lambda: self.iperf(),
                  "rx-bulk": lambda: self.iperf("-R"),
-                 "rtt": self.sockperf}[load]()
+                 "rtt": self.sockperf}
+        before, began = self.counters(), time.monotonic()
+        found = loads[load]()
         took = time.monotonic() - began
         d = {k: v - before[k] for k, v in self.counters().items()}
         if load == "tx-small":

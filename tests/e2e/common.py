@@ -2,6 +2,7 @@
 
 A test is a function without arguments whose name is a sentence; @test registers it.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -112,6 +113,22 @@ class Device(End):
         s = socket.socket(socket.AF_UNIX)
         s.connect(self.path)
         return s
+
+
+def packets(end):
+    """By kind of queue."""
+    sums = {"rx": 0, "tx": 0, "ctrl": 0}
+    for q in end.stats()["queues"]:
+        sums[q["kind"]] += q["counters"]["packets"]
+    return sums
+
+
+@contextlib.contextmanager
+def link(device_options=("--port=gen",), driver_options=("--port=gen",)):
+    with Device(*device_options) as device:
+        with End("driver", device.dir.name, f"--socket-path={device.path}", *driver_options) as driver:
+            wait_for(lambda: device.stats()["state"] == driver.stats()["state"] == "running", "the link")
+            yield device, driver
 
 
 def main(pattern=""):

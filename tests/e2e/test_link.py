@@ -3,7 +3,6 @@
 
 usage: test_link.py BUILD/vwire SOURCE_DIR [PATTERN]
 """
-import contextlib
 import mmap
 import os
 import pathlib
@@ -14,17 +13,9 @@ import struct
 import sys
 import time
 
-from common import SLOW, Device, End, expect, expect_eq, main, run, test, wait_for
+from common import SLOW, Device, End, expect, expect_eq, link, main, packets, run, test, wait_for
 
 FULL = os.environ.get("VW_TEST_FULL") == "1"
-
-
-def packets(end):
-    """By kind of queue."""
-    sums = {"rx": 0, "tx": 0, "ctrl": 0}
-    for q in end.stats()["queues"]:
-        sums[q["kind"]] += q["counters"]["packets"]
-    return sums
 
 
 def wait_for_traffic(*ends):
@@ -42,14 +33,6 @@ def settled_fds(end):
 def memory_maps(end):
     with open(f"/proc/{end.process.pid}/maps") as f:
         return sum(1 for _ in f)
-
-
-@contextlib.contextmanager
-def link(device_options=("--port=gen",), driver_options=("--port=gen",)):
-    with Device(*device_options) as device:
-        with End("driver", device.dir.name, f"--socket-path={device.path}", *driver_options) as driver:
-            wait_for(lambda: device.stats()["state"] == driver.stats()["state"] == "running", "the link")
-            yield device, driver
 
 
 @test
@@ -191,14 +174,14 @@ def captures_begin_and_end_under_load():
 
 @test
 def a_trace_of_the_decisions_replays_and_a_forged_one_does_not():
-    with link(("--port=gen:count=400000", "--queues=2", "--poll-us=20"), ("--port=gen:count=400000", "--queues=2")) as (device, driver):
+    with link(("--port=gen:rate=20000", "--queues=2", "--poll-us=20"), ("--port=gen:rate=20000", "--queues=2")) as (device, driver):
         file = f"{device.dir.name}/trace"
         expect_eq(device.ask("trace", file).returncode, 0)
         r = device.ask("trace", file)
         expect(r.returncode == 1 and "wrong-state" in r.stderr, r.stderr)
         for settings in ["adaptive=both"], ["poll-us=50"], ["rx-usecs=20", "rx-frames=16"], ["adaptive=tx", "poll-us=0"], ["poll-us=10"]:
             expect_eq(device.ask("set", *settings).returncode, 0)
-            time.sleep(0.05)
+            wait_for_traffic(device)
         expect_eq(device.ask("trace", "off").returncode, 0)
         r = device.ask("trace", "off")
         expect(r.returncode == 1 and "there is no recording to end" in r.stderr, r.stderr)
