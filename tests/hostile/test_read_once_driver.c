@@ -80,12 +80,14 @@ static void receive_all(bool mergeable)
         rig_end(&r);
 }
 
+/* hostile M09, T-RX-31 */
 TEST(read_once_driver, receives_by_the_first_value_of_every_word)
 {
         receive_all(true);
         receive_all(false);
 }
 
+/* hostile M09 */
 TEST(read_once_driver, reaps_by_the_first_value_of_every_word)
 {
         struct rig r;
