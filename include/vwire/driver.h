@@ -73,9 +73,9 @@ struct vw_driver_config {
         enum vw_adaptive adaptive;
         unsigned ctrl_timeout_ms, watchdog_ms;
         bool promisc; /* ask for everything from the start */
-        uint32_t
-                tx_lazy_us; /* completions that no stop, no flow and no want of buffers waits for may be reported so much later, without
-                              * an interrupt; 0: promptly */
+        /* Completions that no stop, no flow and no want of buffers waits for may be reported so much later, without an interrupt;
+         * 0: promptly. */
+        uint32_t tx_lazy_us;
         bool shared_call; /* one interrupt for rx and tx of a pair instead of one each */
 };
 
