@@ -200,6 +200,10 @@ static int start(struct vw_device *dev, const struct vw_device_config *config)
         int r;
 
         dev->workers = calloc(dev->n_workers, sizeof(*dev->workers));
+        for (unsigned i = 0; dev->workers && i < dev->n_workers; i++)
+                dev->workers[i] = (struct dev_worker){
+                        .dev = dev, .index = i, .epfd = -1, .mailbox = {.bell = -1, .done = -1}
+                };
         dev->lanes = calloc(dev->pairs, sizeof(*dev->lanes));
         dev->queues = aligned_alloc(CACHE_LINE, dev->n_vrings * sizeof(*dev->queues));
         dev->cpus = calloc(dev->n_cpus + 1, sizeof(*dev->cpus));
@@ -208,10 +212,6 @@ static int start(struct vw_device *dev, const struct vw_device_config *config)
         memset(dev->queues, 0, dev->n_vrings * sizeof(*dev->queues));
         if (dev->n_cpus)
                 memcpy(dev->cpus, config->cpus, dev->n_cpus * sizeof(*dev->cpus));
-        for (unsigned i = 0; i < dev->n_workers; i++)
-                dev->workers[i] = (struct dev_worker){
-                        .dev = dev, .index = i, .epfd = -1, .mailbox = {.bell = -1, .done = -1}
-                };
         init_queues(dev);
         dev_settings_init(dev, config);
         r = make_loop(dev);

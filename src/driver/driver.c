@@ -81,6 +81,7 @@ VW_API int vw_driver_new(const struct vw_driver_config *config, struct vw_driver
 
         if (r)
                 return r;
+        *ret_why = "out of memory";
         drv = calloc(1, sizeof(*drv));
         if (!drv)
                 return -ENOMEM;
@@ -101,7 +102,6 @@ VW_API int vw_driver_new(const struct vw_driver_config *config, struct vw_driver
         memory = drv->ring_bytes * (2 * (size_t)config->pairs + 1) + CTRL_SLOTS * CTRL_BYTES +
                  (config->pairs + 2) * (size_t)DRV_GUARD +
                  config->pairs * (drv_tx_memory(config) + drv_rx_memory(config));
-        *ret_why = "out of memory";
         r = arena_init(&drv->arena, memory);
         if (!r)
                 r = evloop_new(&drv->loop);

@@ -1,117 +1,19 @@
 /* Setting a TAP up while one call of the system fails: a clean refusal or a port that works, nothing left behind, and the
- * next try succeeds.  The calls are intercepted by the linker (--wrap). */
+ * next try succeeds. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_tun.h>
 #include <net/if.h>
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "faults.h"
 #include "lab.h"
 #include "test.h"
 #include "vwire/port.h"
-
-struct mnl_socket;
-
-static long calls_left = -1; /* until one fails; -1: none does */
-static int fault;
-static bool fired;
-static unsigned long only_ioctl; /* 0: any call */
-
-static bool fails(void)
-{
-        if (calls_left < 0 || calls_left-- > 0)
-                return false;
-        errno = fault;
-        return fired = true;
-}
-
-#define WRAP(type, name, params, args, failure)                                                              \
-        type __real_##name params;                                                                           \
-        type __wrap_##name params;                                                                           \
-        type __wrap_##name params                                                                            \
-        {                                                                                                    \
-                return !only_ioctl && fails() ? (failure) : __real_##name args;                              \
-        }
-
-WRAP(void *, malloc, (size_t size), (size), NULL)
-WRAP(void *, calloc, (size_t n, size_t size), (n, size), NULL)
-WRAP(void *, aligned_alloc, (size_t align, size_t size), (align, size), NULL)
-WRAP(int, setns, (int fd, int type), (fd, type), -1)
-WRAP(int, pthread_create, (pthread_t * thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg),
-     (thread, attr, fn, arg), fault)
-WRAP(struct mnl_socket *, mnl_socket_open2, (int bus, int flags), (bus, flags), NULL)
-WRAP(int, mnl_socket_bind, (struct mnl_socket * nl, unsigned groups, pid_t pid), (nl, groups, pid), -1)
-WRAP(ssize_t, mnl_socket_sendto, (const struct mnl_socket *nl, const void *buf, size_t len), (nl, buf, len),
-     -1)
-WRAP(ssize_t, mnl_socket_recvfrom, (const struct mnl_socket *nl, void *buf, size_t len), (nl, buf, len), -1)
-
-int __real_open64(const char *path, int flags, ...);
-int __wrap_open64(const char *path, int flags, ...);
-int __wrap_open64(const char *path, int flags, ...)
-{
-        return !only_ioctl && fails() ? -1 : __real_open64(path, flags, 0);
-}
-
-int __real_fcntl64(int fd, int command, ...);
-int __wrap_fcntl64(int fd, int command, ...);
-int __wrap_fcntl64(int fd, int command, ...)
-{
-        va_list ap;
-        long arg;
-
-        va_start(ap, command);
-        arg = va_arg(ap, long);
-        va_end(ap);
-        return !only_ioctl && fails() ? -1 : __real_fcntl64(fd, command, arg);
-}
-
-int __real_ioctl(int fd, unsigned long request, ...);
-int __wrap_ioctl(int fd, unsigned long request, ...);
-int __wrap_ioctl(int fd, unsigned long request, ...)
-{
-        va_list ap;
-        void *arg;
-
-        va_start(ap, request);
-        arg = va_arg(ap, void *);
-        va_end(ap);
-        return (!only_ioctl || only_ioctl == request) && fails() ? -1 : __real_ioctl(fd, request, arg);
-}
-
-/* Frames: every `io_every`th call fails with io_error; 0: none. */
-static unsigned io_every, io_calls, io_failed;
-static int io_error;
-
-static bool io_fails(void)
-{
-        if (!io_every || ++io_calls % io_every)
-                return false;
-        io_failed++;
-        errno = io_error;
-        return true;
-}
-
-ssize_t __real_readv(int fd, const struct iovec *iov, int n);
-ssize_t __wrap_readv(int fd, const struct iovec *iov, int n);
-ssize_t __wrap_readv(int fd, const struct iovec *iov, int n)
-{
-        return io_fails() ? -1 : __real_readv(fd, iov, n);
-}
-
-ssize_t __real_writev(int fd, const struct iovec *iov, int n);
-ssize_t __wrap_writev(int fd, const struct iovec *iov, int n);
-ssize_t __wrap_writev(int fd, const struct iovec *iov, int n)
-{
-        return io_fails() ? -1 : __real_writev(fd, iov, n);
-}
 
 static int tap_fd(void)
 {
@@ -132,9 +34,11 @@ TEST(tap_faults, leave_nothing_behind_whichever_call_fails)
 
         if (!lab_enter())
                 SKIP("needs the right to make a network namespace");
+        faults_subject(true);
         EXPECT(lab_sh("ip link add vwbr type bridge && ip tuntap add vwp mode tap"));
         for (size_t s = 0; s < ARRAY_SIZE(specs); s++) {
                 for (size_t e = 0; e < ARRAY_SIZE(errors); e++) {
+                        bool fired;
                         long n = 0;
 
                         do {
@@ -148,11 +52,9 @@ TEST(tap_faults, leave_nothing_behind_whichever_call_fails)
                                 snprintf(spec, sizeof(spec), specs[s], fd);
                                 if (strstr(spec, "netns"))
                                         sprintf(strstr(spec, "self"), "%d", getpid());
-                                fault = errors[e];
-                                fired = false;
-                                calls_left = n++;
+                                faults_once(n++, errors[e]);
                                 r = vw_port_open(spec, &config, &port, &why);
-                                calls_left = -1;
+                                fired = faults_off();
                                 if (r < 0) {
                                         EXPECT(!port);
                                         EXPECT(strncmp(why, spec, strlen(spec)) == 0);
@@ -187,18 +89,16 @@ TEST(tap_faults, run_without_offloads_that_the_kernel_refuses)
 
         if (!lab_enter())
                 SKIP("needs the right to make a network namespace");
-        only_ioctl = TUNSETOFFLOAD;
-        fault = EINVAL;
-        calls_left = 0;
+        faults_subject(true);
+        faults_ioctl(TUNSETOFFLOAD, EINVAL);
         EXPECT_EQ(vw_port_open("tap:vwt0", &config, &port, &why), 0);
-        EXPECT(fired);
+        EXPECT(faults_off());
         vw_port_info(port, &info);
         EXPECT_EQ(info.tx_offloads, VW_OFFLOAD_ALL & ~VW_OFFLOAD_USO);
         EXPECT_EQ(vw_port_set_rx_offloads(port, VW_OFFLOAD_ALL), 0);
         vw_port_info(port, &info);
         EXPECT_EQ(info.rx_offloads, VW_OFFLOAD_ALL & ~VW_OFFLOAD_USO);
         vw_port_close(port);
-        only_ioctl = 0;
 }
 
 #define BURST  32
@@ -247,6 +147,7 @@ TEST(tap_faults, of_single_frames_lose_those_frames_and_no_other)
 
         if (!lab_enter())
                 SKIP("needs the right to make a network namespace");
+        faults_subject(true);
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
                 unsigned sent = 0, lost = 0, seen = 0, received = 0, errors = 0;
                 struct vw_port *port;
@@ -256,21 +157,19 @@ TEST(tap_faults, of_single_frames_lose_those_frames_and_no_other)
 
                 EXPECT_EQ(vw_port_open("tap:vwt0", &config, &port, &why), 0);
                 sock = lab_packet_socket("vwt0", false);
-                io_error = rows[i].error;
-                io_calls = io_failed = 0;
-                io_every = 10;
+                faults_storm(10, rows[i].error);
                 send_bursts(port, BURSTS, -rows[i].error, &sent, &lost);
-                EXPECT(io_failed >= BURSTS * BURST / 10);
-                EXPECT_EQ(lost, rows[i].loses ? io_failed : 0);
+                EXPECT(faults_off());
+                EXPECT(faults_count() >= BURSTS * BURST / 10);
+                EXPECT_EQ(lost, rows[i].loses ? faults_count() : 0);
                 EXPECT_EQ(sent + lost, BURSTS * BURST);
                 while (read(sock, buf, sizeof(buf)) > 0)
                         seen++;
                 EXPECT_EQ(seen, sent);
 
-                io_every = 0;
                 for (unsigned n = 0; n < 100; n++)
                         EXPECT_EQ(write(sock, buf, 60), 60);
-                io_every = 10;
+                faults_storm(10, rows[i].error);
                 for (unsigned n = 0; n < 200; n++) {
                         struct iovec iov[2] = {
                                 {0           },
@@ -285,7 +184,7 @@ TEST(tap_faults, of_single_frames_lose_those_frames_and_no_other)
                 }
                 EXPECT_EQ(received, 100);
                 EXPECT(rows[i].loses ? errors > 0 : errors == 0);
-                io_every = 0;
+                faults_off();
                 close(sock);
                 vw_port_close(port);
         }
