@@ -67,57 +67,68 @@ void lane_sent(struct lane *l, void *const *cookies, unsigned n)
                 vw_driver_buf_put(l->drv, l->index, cookies[i]);
 }
 
-/* Gives the driver the frame that was read; what it refuses is kept and offered first next time. */
+/* Offers the driver the frames that were read; what it refuses is kept and offered first next time.  True: it took all. */
 static bool hand_over(struct lane *l)
 {
-        int r = vw_driver_xmit(l->drv, l->index, &l->pkt, 1, true);
+        int r;
 
-        l->pending = r != 1;
+        if (l->first == l->end)
+                return true;
+        r = vw_driver_xmit(l->drv, l->index, &l->pkts[l->first], l->end - l->first, true);
         if (r == -EPROTO)
                 __atomic_store_n(&l->error, r, __ATOMIC_RELAXED);
-        return !l->pending;
+        l->first += r > 0 ? (unsigned)r : 0;
+        return l->first == l->end;
 }
 
-/* Reads one frame into a transmit buffer.  What vw_port_rx() returns, or 0 when no buffer is free. */
-static int read_frame(struct lane *l)
+/* Reads one frame into a transmit buffer.  False: there is none, or no buffer. */
+static bool read_frame(struct lane *l)
 {
-        struct vw_pkt in = { .iov = &l->iov[1], .n_iov = 1 };
-        int r;
+        struct iovec *iov = &l->iov[l->end][1];
+        struct vw_pkt in = { .iov = iov, .n_iov = 1 };
 
         if (!l->buf)
                 l->buf = vw_driver_buf_get(l->drv, l->index);
         if (!l->buf)
-                return 0;
-        l->iov[1] = (struct iovec){ l->buf, VW_TX_BUF_SIZE };
-        r = vw_port_rx(l->port, l->index, &in);
-        if (r <= 0)
-                return r;
-        l->iov[1] = (struct iovec){ l->buf, in.len };
-        l->pkt = (struct vw_tx_pkt){ .hdr = in.hdr, .iov = &l->iov[1], .n_iov = 1, .cookie = l->buf };
+                return false;
+        *iov = (struct iovec){ l->buf, VW_TX_BUF_SIZE };
+        if (vw_port_rx(l->port, l->index, &in) <= 0)
+                return false;
+        iov->iov_len = in.len;
+        l->pkts[l->end++] = (struct vw_tx_pkt){ .hdr = in.hdr, .iov = iov, .n_iov = 1, .cookie = l->buf };
         l->buf = NULL;
-        return r;
+        return true;
 }
 
+/* Reads a batch, and adds up its bytes.  True: there may be more. */
+static bool read_batch(struct lane *l, uint32_t *bytes)
+{
+        uint32_t limit = *bytes + LANE_BATCH_BYTES;
+
+        l->first = l->end = 0;
+        while (l->end < LANE_BATCH && *bytes < limit) {
+                if (!read_frame(l))
+                        return false;
+                *bytes += (uint32_t)l->iov[l->end - 1][1].iov_len;
+        }
+        return true;
+}
+
+/* Batch after batch, for as long as the device takes them.  Returns how many frames were read. */
 static unsigned from_port(struct lane *l)
 {
+        bool more = true;
         unsigned n = 0;
         uint32_t bytes = 0;
 
-        if (l->pending && (!vw_driver_tx_ready(l->drv, l->index) || !hand_over(l)))
-                return 0;
-        while (n < LANE_BURST && bytes < LANE_BURST_BYTES && vw_driver_tx_ready(l->drv, l->index)) {
-                if (read_frame(l) <= 0)
-                        break;
-                n++;
-                bytes += l->pkt.iov[0].iov_len;
-                if (!hand_over(l))
-                        break;
+        while (vw_driver_tx_ready(l->drv, l->index) && hand_over(l) && more && n < LANE_BURST &&
+               bytes < LANE_BURST_BYTES) {
+                more = read_batch(l, &bytes);
+                n += l->end;
         }
-        if (n) {
-                vw_driver_xmit(l->drv, l->index, NULL, 0, false); /* one kick for all of them */
-                if (l->fd < 0)
-                        l->full = false; /* a port without a fd has room again when it was read from */
-        }
+        vw_driver_xmit(l->drv, l->index, NULL, 0, false); /* one kick for all of them */
+        if (n && l->fd < 0)
+                l->full = false; /* a port without a fd has room again when it was read from */
         return n;
 }
 
@@ -139,7 +150,7 @@ bool lane_turn(struct lane *l)
 
 uint64_t lane_prepare_sleep(struct lane *l)
 {
-        bool wants_frames = !l->pending && vw_driver_tx_ready(l->drv, l->index);
+        bool wants_frames = l->first == l->end && vw_driver_tx_ready(l->drv, l->index);
         uint32_t events = (wants_frames ? EPOLLIN : 0u) | (l->full ? EPOLLOUT : 0u);
         int fd = vw_port_fd(l->port, l->index);
 
@@ -154,7 +165,7 @@ uint64_t lane_prepare_sleep(struct lane *l)
 
 void lane_woken(struct lane *l, int events)
 {
-        struct vw_pkt none = { .iov = &l->iov[1] };
+        struct vw_pkt none = { .iov = &l->iov[0][1] };
 
         l->look = events & VW_WAIT_FD || !(l->watched & EPOLLIN) || l->fd < 0;
         if (events & VW_WAIT_FD)

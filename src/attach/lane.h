@@ -4,6 +4,8 @@
 
 #define LANE_BURST       64           /* frames taken from the port a turn */
 #define LANE_BURST_BYTES (512u << 10) /* or bytes, whichever comes first */
+#define LANE_BATCH       16           /* of these, offered to the device at once */
+#define LANE_BATCH_BYTES (32u << 10)  /* or bytes: long frames are worth starting on at once */
 
 struct lane {
         /* its worker's */
@@ -15,9 +17,9 @@ struct lane {
         bool look;           /* the port may have frames */
         bool full;           /* the port did not take all: what is left waits in the driver */
         void *buf;           /* an empty transmit buffer, so that a fruitless look at the port costs none */
-        bool pending;        /* a frame was read and not yet taken by the driver: */
-        struct iovec iov[2]; /* [0] is the port's */
-        struct vw_tx_pkt pkt;
+        unsigned first, end; /* frames that were read and not yet taken by the driver: */
+        struct vw_tx_pkt pkts[LANE_BATCH];
+        struct iovec iov[LANE_BATCH][2]; /* [i][1] is of pkts[i]; [i][0] is the port's */
         /* the worker writes, control reads */
         uint64_t port_down, port_error, lost_bytes; /* frames that the port took and lost */
         int error;                                  /* the pair's rings are broken: -EPROTO */
