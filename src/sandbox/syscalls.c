@@ -103,6 +103,7 @@ static const struct row rows[] = {
         ANY(accept4, C),
         ANY(sendmsg, C | D),
         ONE_OF(getsockopt, C, 1, SOL_SOCKET),
+        ANY(getpeername, C), /* is a call fd a socket pair, as User Mode Linux has them? */
         ONE_OF(fcntl, C, 1, F_GETFL, F_SETFL),
         ONE_OF(newfstatat, C, 3, AT_EMPTY_PATH),
         ANY(fstat, C),

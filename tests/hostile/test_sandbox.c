@@ -342,7 +342,7 @@ static const int control_calls[] = {
         SYS_brk,          SYS_mremap,          SYS_exit,         SYS_exit_group,
         SYS_rt_sigreturn, SYS_rt_sigprocmask,  SYS_rt_sigaction, SYS_getpid,
         SYS_gettid,       SYS_tgkill,          SYS_accept4,      SYS_sendmsg,
-        SYS_getsockopt,   SYS_fcntl,           SYS_newfstatat,   SYS_fstat,
+        SYS_getsockopt,   SYS_getpeername,     SYS_fcntl,        SYS_newfstatat,   SYS_fstat,
         SYS_fstatfs,      SYS_eventfd2,        SYS_setitimer,    SYS_restart_syscall,
         SYS_clone,        SYS_set_robust_list, SYS_rseq,         SYS_lseek,
         SYS_ftruncate,    SYS_clone3, /* answered with ENOSYS */
