@@ -128,6 +128,7 @@ def part_poll(args):
         table([link], "poll", ["rtt"], POLLS, args)
 
 
+# T-VH-15
 def part_neighbours(args):
     with Engine("e", args, f"--cpus={args.cpu}") as one, Engine("f", args, f"--cpus={args.cpu}") as two:
         cells = table([one, two], "neighbours", ["rtt"], POLLS, args)
