@@ -160,6 +160,7 @@ struct drv_rxq {
         struct rx_kept *keeps, *free_kept;
         unsigned posted;    /* chains */
         unsigned target;    /* chains that are to be posted */
+        unsigned spare;     /* of them: as many may be missing, and the others hold a longest packet */
         uint64_t refill_at; /* memory was short: try again by then */
 
         /* taken from the ring, not yet looked at */

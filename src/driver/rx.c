@@ -68,6 +68,15 @@ void drv_rx_done(struct drv_pair *p)
         free(q->iov);
 }
 
+/* A device that cannot know how long the next packet is waits for room for the longest.  What a small ring may lack before it is refilled is
+ * less than half, or both ends would wait for each other. */
+static unsigned spare_chains(const struct drv_rxq *q, uint32_t longest, uint32_t least)
+{
+        unsigned needed = q->mergeable ? (longest + least - 1) / least : 1;
+
+        return q->target > needed ? q->target - needed : 0;
+}
+
 /* The ring has been made: sizes the buffers for what was negotiated (5.1.6.3.1). */
 int drv_rx_start(struct drv_pair *p)
 {
@@ -86,6 +95,7 @@ int drv_rx_start(struct drv_pair *p)
         q->chain_len = q->mergeable ? 1 : (longest + p->hdr_len + RXBUF_PAGE - 1) / RXBUF_PAGE;
         q->buf_len = q->chain_len > 1 ? RXBUF_PAGE : (uint32_t)ALIGN_UP(longest + p->hdr_len, CACHE_LINE);
         q->target = MIN(q->vq.indirect ? q->vq.size : q->vq.size / q->chain_len, q->room / q->chain_len);
+        q->spare = spare_chains(q, longest + p->hdr_len, MAX(config.minimum, RXBUF_DATA_MIN + p->hdr_len));
         if (!q->mergeable)
                 config.minimum = 0;
         q->refill_at = NEVER;
@@ -208,7 +218,7 @@ void drv_rx_refill(struct drv_pair *p, unsigned budget)
 
         if (q->vq.broken)
                 q->refill_at = NEVER;
-        if (q->vq.broken || (missing <= MIN(budget, q->target) / 2 && !retry))
+        if (q->vq.broken || (missing <= MIN(MIN(budget, q->target) / 2, q->spare) && !retry))
                 return;
         while (n < missing && (r = post_one(p)) == 0)
                 n++;

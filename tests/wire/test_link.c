@@ -167,6 +167,17 @@ TEST(link, echoes_frames_in_orphan_mode)
         echo_all(c, test_scale(50000, 1000000), 64);
 }
 
+/* The device waits for room for the longest frame, whatever comes. */
+TEST(link, echoes_frames_through_small_rings)
+{
+        for (unsigned size = 32; size <= 128; size *= 2) {
+                struct vw_driver_config c = VW_DRIVER_CONFIG_INIT;
+
+                c.queue_size = size;
+                echo_all(c, 5000, 64);
+        }
+}
+
 TEST(link, echoes_long_frames_over_mergeable_buffers)
 {
         struct vw_driver_config c = VW_DRIVER_CONFIG_INIT;
