@@ -82,8 +82,14 @@ int drv_lose(struct vw_driver *drv, int why, const char *text); /* the device ha
 
 /* owner.c: whose thread a pair is on */
 void drv_claim_slow(struct drv_pair *p, uintptr_t self);
-uintptr_t drv_thread_self(void);
 void drv_run_on_owner(struct drv_pair *p, void (*fn)(void *arg), void *arg);
+
+/* An address that no other living thread has. */
+extern _Thread_local char drv_self __attribute__((tls_model("initial-exec")));
+static inline uintptr_t drv_thread_self(void)
+{
+        return (uintptr_t)&drv_self;
+}
 
 /* Called first by every owner function. */
 static inline void drv_claim(struct drv_pair *p)

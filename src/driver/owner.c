@@ -12,13 +12,7 @@
 #define OWNER_NONE    0
 #define OWNER_CONTROL 1 /* control is at work in a pair that nobody owns */
 
-/* An address that no other living thread has. */
-uintptr_t drv_thread_self(void)
-{
-        static _Thread_local char self;
-
-        return (uintptr_t)&self;
-}
+_Thread_local char drv_self;
 
 static bool take(struct drv_pair *p, uintptr_t from, uintptr_t to)
 {

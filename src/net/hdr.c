@@ -43,7 +43,9 @@ void net_hdr_encode(const struct vw_net_hdr *hdr, unsigned len, uint8_t *bytes)
                 .num_buffers = cpu_to_le16(hdr->num_buffers),
         };
 
-        memcpy(bytes, &h, MIN(len, sizeof(h)));
+        memcpy(bytes, &h, NET_HDR_LEN_LEGACY); /* sizes that the compiler knows: two moves */
+        if (likely(len >= sizeof(h)))
+                memcpy(bytes + NET_HDR_LEN_LEGACY, &h.num_buffers, sizeof(h.num_buffers));
 }
 
 /* ---- where the headers are ---- */

@@ -251,9 +251,12 @@ int vw_port_tx(struct vw_port *port, unsigned lane, struct vw_pkt *pkts, unsigne
 int vw_port_rx(struct vw_port *port, unsigned lane, struct vw_pkt *pkt)
 {
         struct capture *c = load_acquire(&port->capture);
-        int r = port->ops.rx(port->self, lane, pkt);
+        int r;
 
-        if (unlikely(c) && r == 1 && capture_on(c))
+        if (likely(!c || !capture_on(c)))
+                return port->ops.rx(port->self, lane, pkt);
+        r = port->ops.rx(port->self, lane, pkt);
+        if (r == 1)
                 capture_frame(c, lane, pkt, capture_clock());
         return r;
 }
