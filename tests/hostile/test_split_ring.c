@@ -42,6 +42,8 @@ static void expect_broken(struct wire *w, const char *reason)
         vq_device_push(&w->dev, w->chains, 1);
         vq_device_publish(&w->dev);
         EXPECT_EQ(wire_used_idx(w), used);
+        EXPECT(!vq_device_call_needed(&w->dev) && !vq_device_kick_enable(&w->dev) &&
+               !vq_device_avail_pending(&w->dev));
 
         w->cfg.base = vq_device_base(&w->dev);
         vq_device_done(&w->dev);
@@ -416,6 +418,12 @@ static void expect_driver_broken(struct wire *w, const char *reason, unsigned st
         EXPECT_STR(w->drv.broken, reason);
         EXPECT_EQ(vq_driver_reap(&w->drv, used, 8), -EPROTO);
         EXPECT_EQ(vq_driver_add(&w->drv, &(struct vq_piece){ 0, 1 }, 1, 0, w), -EPROTO);
+        /* and remains so when the memory has become honest */
+        wire_raw_used(w, w->drv.split.last_used, w->drv.split.slot[0].cookie ? 0 : 2, 0);
+        wire_raw_used_idx(w, (uint16_t)(w->drv.split.last_used + 1));
+        EXPECT_EQ(vq_driver_reap(&w->drv, used, 8), -EPROTO);
+        EXPECT(!vq_driver_used_pending(&w->drv) && !vq_driver_kick_needed(&w->drv));
+        EXPECT(!vq_driver_call_enable(&w->drv) && !vq_driver_call_enable_delayed(&w->drv));
         while (vq_driver_drain(&w->drv))
                 n++;
         EXPECT_EQ(n, still_out);

@@ -21,6 +21,8 @@ TEST(arena, gives_zeroed_aligned_bytes_until_it_is_full)
                 EXPECT_EQ(q[i], 0);
         EXPECT(!arena_alloc(&a, 8192, 1));
         EXPECT(!arena_alloc(&a, SIZE_MAX, 1));
+        EXPECT(!arena_alloc(&a, 1, (size_t)1 << 20)); /* aligned, it would lie behind the end */
+        EXPECT(!arena_alloc(&a, 0, (size_t)1 << 63));
         EXPECT(arena_alloc(&a, a.size - a.used, 1));
         EXPECT(!arena_alloc(&a, 1, 1));
         arena_done(&a);
