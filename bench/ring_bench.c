@@ -205,6 +205,7 @@ int main(int argc, char **argv)
 {
         static const unsigned sizes[] = { 256, 32768 }, bursts[] = { 1, 32, 64 };
         bool counting = argc > 1 && !strcmp(argv[1], "--callgrind");
+        bool alone = argc > 2 && !strcmp(argv[2], "one"); /* thread */
         uint64_t packets = argc > 1 && !counting ? strtoull(argv[1], NULL, 10) : 5000000;
 
         for (unsigned rx = 0; rx < 2; rx++) {
@@ -215,7 +216,8 @@ int main(int argc, char **argv)
                                         continue;
                                 }
                                 one_thread(rx, sizes[s], bursts[i], packets);
-                                two_threads(rx, sizes[s], bursts[i], packets);
+                                if (!alone)
+                                        two_threads(rx, sizes[s], bursts[i], packets);
                         }
                 }
         }
