@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -216,6 +217,8 @@ class Bench:
     def __exit__(self, *_):
         subprocess.run(["umount", "--lazy", self.huge], check=False)
         HUGEPAGES.write_text(str(self.pages_before))
+        for left in pathlib.Path("/var/run/dpdk").glob(f"{self.dir.name}-*"):
+            shutil.rmtree(left)
         self.tmp.cleanup()
 
     def cell(self, names, rx, size):
