@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "bench/limits.h"
+#include "bench/rings.h"
 #include "cli.h"
 #include "end.h"
 #include "opts.h"
@@ -166,6 +167,20 @@ static int measure_link(struct run *run, const struct experiment *e, const struc
         return status;
 }
 
+/* Instructions are those of the rings alone, so they are counted where nothing is copied. */
+static void measure_ring(const struct cell *cell, unsigned variant, unsigned ms, struct sample *ret_sample)
+{
+        const struct rings_load load = { .layout = variant,
+                                         .rx = cell->work == WORK_RING_RX,
+                                         .entries = cell->sessions,
+                                         .size = cell->size };
+        double *v = ret_sample->value;
+
+        v[METRIC_MPPS] = rings_speed(&load, ms);
+        if (!load.size)
+                rings_instructions(&load, &v[METRIC_DRIVER_INSTRUCTIONS], &v[METRIC_DEVICE_INSTRUCTIONS]);
+}
+
 static int measure(struct run *run, const struct experiment *e, const struct cell *cell, unsigned variant,
                    struct sample *ret_sample)
 {
@@ -173,6 +188,8 @@ static int measure(struct run *run, const struct experiment *e, const struct cel
                 return measure_link(run, e, cell, variant, ret_sample);
         if (cell->work == WORK_LIMIT)
                 ret_sample->value[METRIC_NS] = limits[cell->size].measure(run->window_ms);
+        else
+                measure_ring(cell, variant, run->window_ms, ret_sample);
         return pause_for(run, 0);
 }
 
