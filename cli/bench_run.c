@@ -26,7 +26,7 @@ enum { GO_ON = -1, STOPPED = -2 }; /* besides the statuses to exit with */
 struct run {
         const struct bench_plan *plan;
         struct rig *rigs[RIGS], *busy; /* busy: the one that has traffic */
-        unsigned window_ms;
+        unsigned window_ms, round;
         double done_ms, planned_ms; /* of the plan */
         uint64_t begun, told;       /* ns */
         bool stopped;
@@ -35,11 +35,6 @@ struct run {
 unsigned bench_window_ms(bool quick)
 {
         return quick ? 250 : 1000;
-}
-
-static enum rig_kind rig_of(const struct experiment *e, unsigned variant)
-{
-        return e->variants[variant].rig ? e->variants[variant].rig : e->rig;
 }
 
 /* ---- the plan ---- */
@@ -53,11 +48,11 @@ static unsigned count_variants(const struct experiment *e, const struct cell *ce
         return n;
 }
 
-/* Whether the variants of an experiment share a rig, so that traffic need not be started anew for each. */
-static bool shares_rig(const struct experiment *e)
+/* Whether the variants of a cell share a rig, so that traffic need not be started anew for each. */
+static bool shares_rig(const struct experiment *e, const struct cell *cell)
 {
         for (unsigned v = 1; v < e->n_variants; v++)
-                if (rig_of(e, v) != rig_of(e, 0))
+                if (experiment_rig(e, cell, v) != experiment_rig(e, cell, 0))
                         return false;
         return true;
 }
@@ -69,7 +64,7 @@ static double cell_ms(const struct experiment *e, const struct cell *cell, const
 
         if (cell->work == WORK_LIMIT)
                 return samples * bench_window_ms(plan->quick);
-        return shares_rig(e) ? warm + samples * window : samples * (warm + window);
+        return shares_rig(e, cell) ? warm + samples * window : samples * (warm + window);
 }
 
 static double experiment_ms(const struct experiment *e, const struct bench_plan *plan)
@@ -150,7 +145,7 @@ static int measure_link(struct run *run, const struct experiment *e, const struc
 {
         const struct variant *v = &e->variants[variant];
         struct rig_mark before, after;
-        int status = use_rig(run, rig_of(e, variant), cell);
+        int status = use_rig(run, experiment_rig(e, cell, variant), cell);
 
         if (status == GO_ON)
                 status = rig_set(run->busy, v->device, v->driver);
@@ -168,7 +163,8 @@ static int measure_link(struct run *run, const struct experiment *e, const struc
 }
 
 /* Instructions are those of the rings alone, so they are counted where nothing is copied. */
-static void measure_ring(const struct cell *cell, unsigned variant, unsigned ms, struct sample *ret_sample)
+static void measure_ring(const struct run *run, const struct cell *cell, unsigned variant,
+                         struct sample *ret_sample)
 {
         const struct rings_load load = { .layout = variant,
                                          .rx = cell->work == WORK_RING_RX,
@@ -176,25 +172,25 @@ static void measure_ring(const struct cell *cell, unsigned variant, unsigned ms,
                                          .size = cell->size };
         double *v = ret_sample->value;
 
-        v[METRIC_MPPS] = rings_speed(&load, ms);
-        if (!load.size)
+        v[METRIC_MPPS] = rings_speed(&load, run->window_ms);
+        if (!load.size && run->round == 0) /* they are the same each time */
                 rings_instructions(&load, &v[METRIC_DRIVER_INSTRUCTIONS], &v[METRIC_DEVICE_INSTRUCTIONS]);
 }
 
 static int measure(struct run *run, const struct experiment *e, const struct cell *cell, unsigned variant,
                    struct sample *ret_sample)
 {
-        if (rig_of(e, variant) != RIG_MACHINE)
+        if (experiment_rig(e, cell, variant) != RIG_MACHINE)
                 return measure_link(run, e, cell, variant, ret_sample);
         if (cell->work == WORK_LIMIT)
                 ret_sample->value[METRIC_NS] = limits[cell->size].measure(run->window_ms);
         else
-                measure_ring(cell, variant, run->window_ms, ret_sample);
+                measure_ring(run, cell, variant, ret_sample);
         return pause_for(run, 0);
 }
 
 /* One sample of each variant; another begins each time, so that what comes with the order evens out. */
-static int measure_round(struct run *run, struct record_experiment *re, unsigned cell, unsigned round)
+static int measure_round(struct run *run, struct record_experiment *re, unsigned cell)
 {
         const struct experiment *e = re->experiment;
         struct record_cell *rc = &re->cells[cell];
@@ -205,7 +201,7 @@ static int measure_round(struct run *run, struct record_experiment *re, unsigned
                 for (unsigned m = 0; m < METRIC_COUNT; m++)
                         samples[v].value[m] = NAN;
         for (unsigned i = 0; i < e->n_variants && status == GO_ON; i++) {
-                unsigned v = (round + i) % e->n_variants;
+                unsigned v = (run->round + i) % e->n_variants;
 
                 if (experiment_applies(e, &rc->cell, v))
                         status = measure(run, e, &rc->cell, v, &samples[v]);
@@ -225,9 +221,9 @@ static int run_cell(struct run *run, struct record_experiment *re, const struct 
 
         if (!record_add_cell(re, cell))
                 return opts_refuse("vwire bench", "out of memory"), STATUS_FAILED;
-        for (unsigned round = 0; round < run->plan->repeat && status == GO_ON; round++) {
+        for (run->round = 0; run->round < run->plan->repeat && status == GO_ON; run->round++) {
                 tell(run, re->experiment, cell);
-                status = measure_round(run, re, n, round);
+                status = measure_round(run, re, n);
                 run->done_ms += ms / run->plan->repeat;
         }
         if (run->busy)

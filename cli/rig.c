@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/grow.h"
 #include "bench/server.h"
 #include "bench/splice.h"
 #include "bench/traffic.h"
@@ -31,6 +32,7 @@ struct lane {
         struct splice *splice;
         struct server *server;
         struct load *load;
+        struct grow *grow;
 };
 
 struct rig {
@@ -89,6 +91,46 @@ static int join_by_veth(struct lane *lane)
         return r < 0 ? fail("no veth pair can be made: %s", strerror(-r)) : configure(&lane->link);
 }
 
+static bool device_has_tap(void *ctx)
+{
+        struct link *l = ctx;
+
+        return netif_set_address(l->device.config, LINK_TAP, l->device.address, 24) == 0;
+}
+
+static bool device_listens(void *ctx)
+{
+        struct link *l = ctx;
+
+        link_half_runs(&l->device);
+        return l->device.ctl >= 0;
+}
+
+static bool device_runs(void *ctx)
+{
+        struct link *l = ctx;
+
+        return link_half_runs(&l->device) && netif_running(l->device.config, LINK_TAP);
+}
+
+/* The driver is in this process; the server is where the device's frames go. */
+static int join_by_sender(struct lane *lane)
+{
+        struct link *l = &lane->link;
+        const char *why;
+        int status = link_make_namespaces(l);
+
+        if (status < 0)
+                status = link_start_half(l, &l->device, NULL);
+        if (status < 0)
+                status = link_wait(l, device_has_tap, l, "the TAP");
+        if (status < 0)
+                status = link_wait(l, device_listens, l, "the device");
+        if (status < 0 && grow_new(l->socket, &lane->grow, &why) < 0)
+                status = fail("no driver: %s", why);
+        return status < 0 ? link_wait(l, device_runs, l, "the link") : status;
+}
+
 static int join(struct rig *rig, struct lane *lane)
 {
         static const char *const one_cpu[] = { "--cpus=0", NULL };
@@ -100,6 +142,8 @@ static int join(struct rig *rig, struct lane *lane)
                 return join_by_veth(lane);
         case RIG_PAIR:
                 return link_start(&lane->link, one_cpu, NULL);
+        case RIG_GROW:
+                return join_by_sender(lane);
         case RIG_LINK:
         case RIG_MACHINE:
                 break;
@@ -109,12 +153,18 @@ static int join(struct rig *rig, struct lane *lane)
 
 /* ---- servers and load ---- */
 
-static struct sockaddr_in server_address(void)
+/* The server is in the guest's namespace; behind a sender of ours, in the other. */
+static struct sockaddr_in address_of(const struct link_half *half)
 {
         struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(TRAFFIC_PORT) };
 
-        inet_pton(AF_INET, LINK_DRIVER_ADDRESS, &a.sin_addr);
+        inet_pton(AF_INET, half->address, &a.sin_addr);
         return a;
+}
+
+static const struct link_half *server_half(const struct lane *lane)
+{
+        return lane->grow ? &lane->link.device : &lane->link.driver;
 }
 
 /* Sockets and threads belong to the namespace where they are made. */
@@ -134,9 +184,9 @@ static void leave(int before)
 
 static int serve(struct lane *lane)
 {
-        struct sockaddr_in address = server_address();
+        struct sockaddr_in address = address_of(server_half(lane));
         const char *why;
-        int before, status = enter(lane->link.driver.netns, &before);
+        int before, status = enter(server_half(lane)->netns, &before);
 
         if (status >= 0)
                 return status;
@@ -151,27 +201,35 @@ static const enum load_kind load_kinds[WORK_COUNT] = {
         [WORK_GUEST_RX] = LOAD_TCP_RX, [WORK_UDP_TX] = LOAD_UDP_TX, [WORK_UDP_RX] = LOAD_UDP_RX,
 };
 
-int rig_begin(struct rig *rig, const struct cell *cell)
+static int begin(struct lane *lane, const struct cell *cell)
 {
         struct load_job job = { .kind = load_kinds[cell->work],
                                 .size = cell->size,
                                 .sessions = cell->sessions,
                                 .threads = cell->threads,
-                                .server = server_address() };
+                                .server = address_of(server_half(lane)) };
+        const char *why;
+        int before, status;
+
+        if (lane->grow)
+                return grow_start(lane->grow, address_of(&lane->link.driver).sin_addr, &job, &why) < 0
+                               ? fail("no traffic: %s", why)
+                               : -1;
+        status = enter(lane->link.device.netns, &before);
+        if (status >= 0)
+                return status;
+        if (load_start(&job, &lane->load, &why) < 0)
+                status = fail("no traffic: %s", why);
+        leave(before);
+        return status;
+}
+
+int rig_begin(struct rig *rig, const struct cell *cell)
+{
         int status = -1;
 
-        for (unsigned i = 0; i < rig->n_lanes && status < 0; i++) {
-                struct lane *lane = &rig->lanes[i];
-                const char *why;
-                int before;
-
-                status = enter(lane->link.device.netns, &before);
-                if (status >= 0)
-                        break;
-                if (load_start(&job, &lane->load, &why) < 0)
-                        status = fail("no traffic: %s", why);
-                leave(before);
-        }
+        for (unsigned i = 0; i < rig->n_lanes && status < 0; i++)
+                status = begin(&rig->lanes[i], cell);
         return status;
 }
 
@@ -181,6 +239,8 @@ void rig_end(struct rig *rig)
                 if (rig->lanes[i].load)
                         load_stop(rig->lanes[i].load);
                 rig->lanes[i].load = NULL;
+                if (rig->lanes[i].grow)
+                        grow_stop(rig->lanes[i].grow);
         }
 }
 
@@ -216,6 +276,15 @@ static int set_half(struct link_half *half, const char *defaults, const char *se
         return status;
 }
 
+static int set_sender(struct grow *grow, const char *settings)
+{
+        const char *why;
+
+        if (grow_set(grow, DRIVER_DEFAULTS, &why) < 0 || grow_set(grow, settings, &why) < 0)
+                return fail("the driver refuses its settings: %s", why);
+        return -1;
+}
+
 static const char *or_none(const char *settings)
 {
         return settings ? settings : "";
@@ -232,6 +301,8 @@ int rig_set(struct rig *rig, const char *device, const char *driver)
                         status = set_half(&l->device, DEVICE_DEFAULTS, device);
                 if (status < 0 && l->driver.ctl >= 0 && strcmp(rig->driver, or_none(driver)) != 0)
                         status = set_half(&l->driver, DRIVER_DEFAULTS, driver);
+                if (status < 0 && rig->lanes[i].grow && strcmp(rig->driver, or_none(driver)) != 0)
+                        status = set_sender(rig->lanes[i].grow, or_none(driver));
         }
         rig->device = or_none(device);
         rig->driver = or_none(driver);
@@ -307,9 +378,15 @@ int rig_mark(struct rig *rig, struct rig_mark *ret_mark)
                 mark.cpu_driver += child_cpu_us(&lane->link.driver.child) * 1000;
                 if (lane->splice)
                         mark.cpu_device += splice_cpu_ns(lane->splice);
-                mark.cpu_guest += server_cpu_ns(lane->server);
-                mark.cpu_load += load_cpu_ns(lane->load);
-                r = load_mark(lane->load, &load);
+                if (lane->grow) {
+                        mark.cpu_guest += grow_cpu_ns(lane->grow);
+                        mark.cpu_load += server_cpu_ns(lane->server);
+                        r = grow_mark(lane->grow, &load);
+                } else {
+                        mark.cpu_guest += server_cpu_ns(lane->server);
+                        mark.cpu_load += load_cpu_ns(lane->load);
+                        r = load_mark(lane->load, &load);
+                }
                 if (r < 0)
                         return fail("the traffic has broken off: %s", strerror(-r));
                 tally_merge(&mark.tally, &load.tally);
@@ -397,6 +474,7 @@ void rig_stop(struct rig *rig)
                 return;
         rig_end(rig);
         for (unsigned i = 0; i < rig->n_lanes; i++) {
+                grow_free(rig->lanes[i].grow);
                 server_free(rig->lanes[i].server);
                 splice_free(rig->lanes[i].splice);
                 link_stop(&rig->lanes[i].link);

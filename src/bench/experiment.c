@@ -317,6 +317,13 @@ unsigned experiment_cells(const struct experiment *e, bool quick, struct cell re
         return n;
 }
 
+enum rig_kind experiment_rig(const struct experiment *e, const struct cell *cell, unsigned variant)
+{
+        if (cell->work == WORK_GROW_TX)
+                return RIG_GROW;
+        return e->variants[variant].rig ? e->variants[variant].rig : e->rig;
+}
+
 bool experiment_applies(const struct experiment *e, const struct cell *cell, unsigned variant)
 {
         return variant < e->n_variants && (!e->applies || e->applies(cell, variant));

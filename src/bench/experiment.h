@@ -87,6 +87,7 @@ enum rig_kind {
         RIG_PAIR,    /* two of these, both devices on one CPU */
         RIG_SPLICE,  /* two TAPs and a loop between them */
         RIG_VETH,    /* the kernel's own pair */
+        RIG_GROW,    /* a device, and a driver in this process with a sender of its own (bench/grow) */
         RIG_MACHINE, /* no network at all */
 };
 
@@ -152,6 +153,7 @@ const struct experiment *experiment_find(const char *name); /* NULL */
 
 /* Writes the cells and returns how many. */
 unsigned experiment_cells(const struct experiment *e, bool quick, struct cell ret_cells[CELLS_MAX]);
+enum rig_kind experiment_rig(const struct experiment *e, const struct cell *cell, unsigned variant);
 bool experiment_applies(const struct experiment *e, const struct cell *cell, unsigned variant);
 /* The cell's own headline where the column says so. */
 enum metric column_metric(const struct column *column, const struct cell *cell);

@@ -1,0 +1,414 @@
+#include "bench/grow.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/atomics.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "bench/tinytcp.h"
+#include "bench/traffic.h"
+#include "vwire/driver.h"
+
+#define BUFFERS                                                                                              \
+        1024 /* packets of 64 KiB: a ring of 256, what waits at a device, and an open one for each session */
+#define BUDGET     64
+#define TICK       (20 * NSEC_PER_MSEC) /* between two looks for what is not acknowledged */
+#define CONNECT_MS 3000
+#define HEAD       128 /* bytes of a received frame that are looked at */
+#define PORT_FIRST 20000
+#define PORT_LAST  60000
+
+struct session {
+        struct tinytcp tcp;
+        struct vw_flow *flow;
+        uint8_t *buf;  /* the segment that is being written; NULL: none */
+        uint32_t fill; /* its payload */
+        uint32_t left; /* of the write that is going on */
+        bool greeted;
+};
+
+struct grow {
+        struct vw_driver *drv;
+        struct load_job job;
+        struct tinytcp_path path;
+        struct session *sessions;
+        uint8_t *source; /* what the programs write */
+        pthread_t thread;
+        bool runs, stop;
+        uint16_t first_port; /* of the next job: the last one's may still be known to the server */
+        /* the thread's */
+        uint64_t now, next_tick;
+        /* written by the thread, read by others */
+        uint64_t packets, acked;
+        unsigned established, reset;
+};
+
+/* ---- frames ---- */
+
+/* True: it is on its way. */
+static bool send_frame(struct grow *g, uint8_t *buf, uint32_t len, const struct vw_net_hdr *hdr,
+                       struct vw_flow *flow)
+{
+        const struct iovec iov = { .iov_base = buf, .iov_len = len };
+        const struct vw_tx_pkt pkt = { .hdr = *hdr, .iov = &iov, .n_iov = 1, .cookie = buf, .flow = flow };
+
+        return vw_driver_xmit(g->drv, 0, &pkt, 1, false) == 1;
+}
+
+static void send_or_drop(struct grow *g, uint8_t *buf, uint32_t len, const struct vw_net_hdr *hdr)
+{
+        if (buf && !send_frame(g, buf, len, hdr, NULL))
+                vw_driver_buf_put(g->drv, 0, buf);
+}
+
+static void send_arp(struct grow *g, const uint8_t *request)
+{
+        const struct vw_net_hdr plain = { 0 };
+        uint8_t *buf = vw_driver_buf_get(g->drv, 0);
+
+        if (buf)
+                tinytcp_arp(&g->path, request, buf);
+        send_or_drop(g, buf, TINYTCP_ARP, &plain);
+}
+
+static void send_syn(struct grow *g, const struct session *s)
+{
+        uint8_t *buf = vw_driver_buf_get(g->drv, 0);
+        struct vw_net_hdr hdr = { 0 };
+
+        if (buf)
+                tinytcp_syn(&s->tcp, &g->path, buf, &hdr);
+        send_or_drop(g, buf, TINYTCP_SYN, &hdr);
+}
+
+static void send_reset(struct grow *g, const struct session *s)
+{
+        uint8_t *buf = vw_driver_buf_get(g->drv, 0);
+        struct vw_net_hdr hdr = { 0 };
+
+        if (buf)
+                tinytcp_headers(&s->tcp, &g->path, 0, TINYTCP_RST, buf, &hdr);
+        send_or_drop(g, buf, TINYTCP_HEADERS, &hdr);
+}
+
+/* ---- the driver's callbacks ---- */
+
+static void on_tx_done(void *ctx, unsigned pair, void *const *cookies, unsigned n)
+{
+        const struct grow *g = ctx;
+
+        for (unsigned i = 0; i < n; i++)
+                vw_driver_buf_put(g->drv, pair, cookies[i]);
+}
+
+static void on_segment(struct grow *g, struct tinytcp *t, const uint8_t *frame, size_t len)
+{
+        const struct tinytcp before = *t;
+
+        tinytcp_input(t, frame, len, g->now);
+        counter_add(&g->acked, t->acked - before.acked);
+        counter_add(&g->established, (unsigned)(t->established - before.established));
+        counter_add(&g->reset, (unsigned)(t->reset - before.reset));
+}
+
+static void on_frame(struct grow *g, const uint8_t *frame, size_t len)
+{
+        bool resolved = g->path.resolved;
+        uint16_t own, peer;
+
+        if (tinytcp_arp_input(&g->path, frame, len))
+                send_arp(g, frame);
+        else if (tinytcp_ports(&g->path, frame, len, &own, &peer) &&
+                 (uint16_t)(own - g->sessions[0].tcp.own_port) < g->job.sessions)
+                on_segment(g, &g->sessions[own - g->sessions[0].tcp.own_port].tcp, frame, len);
+        if (g->path.resolved && !resolved)
+                g->next_tick = 0; /* which sends the SYNs */
+}
+
+static unsigned on_rx(void *ctx, unsigned pair, struct vw_rx_pkt *pkts, unsigned n)
+{
+        (void)pair;
+        for (unsigned i = 0; i < n; i++) {
+                uint8_t head[HEAD] = { 0 };
+                size_t len = 0;
+
+                /* the device could still write there */
+                for (unsigned k = 0; k < pkts[i].n_iov && len < HEAD; k++) {
+                        size_t part = MIN(pkts[i].iov[k].iov_len, HEAD - len);
+
+                        memcpy(head + len, pkts[i].iov[k].iov_base, part);
+                        len += part;
+                }
+                on_frame(ctx, head, len);
+        }
+        return n;
+}
+
+/* ---- the programs and their sockets ---- */
+
+/* The program writes on, as far as the segment has room.  False: it must wait. */
+static bool write_on(struct grow *g, struct session *s)
+{
+        uint32_t n;
+
+        if (!s->buf)
+                s->buf = vw_driver_buf_get(g->drv, 0);
+        if (!s->buf || s->fill == TINYTCP_MAX)
+                return false;
+        if (!s->greeted) {
+                const struct traffic_hello hello = { htonl(TRAFFIC_MAGIC), htonl(TRAFFIC_SINK),
+                                                     htonl((uint32_t)(s - g->sessions)), htonl(1), htonl(1) };
+
+                memcpy(s->buf + TINYTCP_HEADERS, &hello, sizeof(hello));
+                s->fill = sizeof(hello);
+                s->greeted = true;
+        }
+        if (!s->left)
+                s->left = g->job.size;
+        n = MIN(s->left, TINYTCP_MAX - s->fill);
+        memcpy(s->buf + TINYTCP_HEADERS + s->fill, g->source, n);
+        s->fill += n;
+        s->left -= n;
+        return true;
+}
+
+/* Sends what is there, unless the window would make a silly little packet of it. */
+static void push(struct grow *g, struct session *s)
+{
+        uint32_t n = MIN(s->fill, tinytcp_room(&s->tcp)), rest = s->fill - n;
+        struct vw_net_hdr hdr;
+
+        if (!n || (rest && n < g->job.size && s->tcp.nxt != s->tcp.una))
+                return;
+        tinytcp_headers(&s->tcp, &g->path, n, rest ? 0 : TINYTCP_PSH, s->buf, &hdr);
+        if (!send_frame(g, s->buf, TINYTCP_HEADERS + n, &hdr, s->flow))
+                return;
+        tinytcp_sent(&s->tcp, n, g->now);
+        counter_add(&g->packets, 1);
+        s->buf = rest ? vw_driver_buf_get(g->drv, 0) : NULL;
+        s->fill = s->buf ? rest : 0;
+}
+
+/* A write of each session's program that need not wait.  True: there was one. */
+static bool turn(struct grow *g)
+{
+        bool any = false;
+
+        for (unsigned i = 0; i < g->job.sessions; i++) {
+                struct session *s = &g->sessions[i];
+
+                if (!s->tcp.established || s->tcp.reset)
+                        continue;
+                any |= write_on(g, s);
+                if (s->buf)
+                        push(g, s);
+        }
+        return any;
+}
+
+static void tick(struct grow *g)
+{
+        if (!g->path.resolved) {
+                send_arp(g, NULL);
+                for (unsigned i = 0; i < g->job.sessions; i++)
+                        g->sessions[i].tcp.progress_at = 0;
+        }
+        for (unsigned i = 0; i < g->job.sessions && g->path.resolved; i++)
+                if (tinytcp_timeout(&g->sessions[i].tcp, g->now) && !g->sessions[i].tcp.established)
+                        send_syn(g, &g->sessions[i]);
+        g->next_tick = g->now + TICK;
+}
+
+/* ---- the thread ---- */
+
+static bool interrupted(const struct grow *g)
+{
+        struct pollfd p = { .fd = vw_driver_poll_fd(g->drv, 0), .events = POLLIN };
+
+        return poll(&p, 1, 0) > 0;
+}
+
+/* As a guest's CPU does: the programs run until an interrupt comes or all must wait. */
+static void *run(void *arg)
+{
+        struct grow *g = arg;
+        bool any = false;
+
+        while (!load_relaxed(&g->stop)) {
+                g->now = clock_now();
+                if (g->now >= g->next_tick)
+                        tick(g);
+                if (!vw_driver_arm(g->drv, 0)) {
+                        do
+                                any = turn(g);
+                        while (any && !interrupted(g) && clock_now() < g->next_tick);
+                        vw_driver_wait(g->drv, 0, any ? 0 : g->next_tick);
+                }
+                g->now = clock_now();
+                vw_driver_poll(g->drv, 0, BUDGET);
+        }
+        for (unsigned i = 0; i < g->job.sessions; i++) {
+                send_reset(g, &g->sessions[i]);
+                if (g->sessions[i].buf)
+                        vw_driver_buf_put(g->drv, 0, g->sessions[i].buf);
+        }
+        vw_driver_leave(g->drv, 0);
+        return NULL;
+}
+
+int grow_start(struct grow *g, struct in_addr own, const struct load_job *job, const char **ret_why)
+{
+        struct vw_driver_info info;
+        unsigned ms = 0;
+
+        vw_driver_info(g->drv, &info);
+        g->job = *job;
+        g->path = (struct tinytcp_path){ .own_ip = ntohl(own.s_addr),
+                                         .peer_ip = ntohl(job->server.sin_addr.s_addr) };
+        memcpy(g->path.own_mac, info.mac, sizeof(info.mac));
+        g->sessions = calloc(job->sessions, sizeof(*g->sessions));
+        *ret_why = "out of memory";
+        if (!g->sessions)
+                return -ENOMEM;
+        for (unsigned i = 0; i < job->sessions; i++) {
+                struct session *s = &g->sessions[i];
+
+                tinytcp_open(&s->tcp, (uint16_t)(g->first_port + i), ntohs(job->server.sin_port), i << 20, 0);
+                s->flow = vw_flow_open(g->drv, 0, 0, s);
+                if (!s->flow)
+                        return -ENOMEM;
+        }
+        g->first_port = (uint16_t)(g->first_port + job->sessions);
+        if (g->first_port > PORT_LAST)
+                g->first_port = PORT_FIRST;
+        g->stop = false;
+        g->packets = g->acked = g->next_tick = 0;
+        g->established = g->reset = 0;
+        if (pthread_create(&g->thread, NULL, run, g) != 0)
+                return -ENOMEM;
+        g->runs = true;
+        for (; load_relaxed(&g->established) < job->sessions && ms < CONNECT_MS; ms++)
+                poll(NULL, 0, 1);
+        *ret_why = "the server does not answer";
+        return ms < CONNECT_MS ? 0 : -ETIMEDOUT;
+}
+
+void grow_stop(struct grow *g)
+{
+        if (g->runs) {
+                store_relaxed(&g->stop, true);
+                pthread_join(g->thread, NULL);
+                g->runs = false;
+        }
+        for (unsigned i = 0; g->sessions && i < g->job.sessions; i++)
+                vw_flow_close(g->sessions[i].flow);
+        free(g->sessions);
+        g->sessions = NULL;
+}
+
+int grow_mark(struct grow *g, struct load_mark *ret_mark)
+{
+        struct load_mark mark = { 0 };
+
+        if (vw_driver_dispatch(g->drv) == -ENOTCONN)
+                return -ENOTCONN;
+        if (load_relaxed(&g->reset))
+                return -ECONNRESET;
+        mark.tally.bytes = load_relaxed(&g->acked);
+        mark.tally.packets = load_relaxed(&g->packets);
+        mark.time = clock_now();
+        *ret_mark = mark;
+        return 0;
+}
+
+uint64_t grow_cpu_ns(const struct grow *g)
+{
+        return g->runs ? thread_cpu_ns(g->thread) : 0;
+}
+
+/* ---- the driver ---- */
+
+static int dial(const char *path)
+{
+        struct sockaddr_un to = { .sun_family = AF_UNIX };
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        if (strlen(path) >= sizeof(to.sun_path))
+                return -ENAMETOOLONG;
+        strcpy(to.sun_path, path);
+        if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0) {
+                int r = -errno;
+
+                close(fd);
+                return r;
+        }
+        return fd < 0 ? -errno : fd;
+}
+
+int grow_new(const char *socket_path, struct grow **ret_grow, const char **ret_why)
+{
+        static const struct vw_driver_ops ops = { .rx = on_rx, .tx_done = on_tx_done };
+        struct vw_driver_config config = VW_DRIVER_CONFIG_INIT;
+        struct grow *g = calloc(1, sizeof(*g));
+        int fd = dial(socket_path), r = fd < 0 ? fd : -ENOMEM;
+
+        *ret_why = strerror(-r);
+        config.ops = &ops;
+        config.ctx = g;
+        config.tx_bufs = BUFFERS;
+        if (g) {
+                g->first_port = PORT_FIRST;
+                g->source = calloc(1, TRAFFIC_MESSAGE_MAX);
+                if (g->source && fd >= 0)
+                        r = vw_driver_new(&config, &g->drv, ret_why);
+        }
+        if (r == 0)
+                r = vw_driver_connect(g->drv, fd, ret_why);
+        if (r < 0) {
+                if (fd >= 0)
+                        close(fd);
+                grow_free(g);
+                return r;
+        }
+        *ret_grow = g;
+        return 0;
+}
+
+void grow_free(struct grow *g)
+{
+        if (!g)
+                return;
+        grow_stop(g);
+        vw_driver_free(g->drv);
+        free(g->source);
+        free(g);
+}
+
+int grow_set(struct grow *g, const char *settings, const char **ret_why)
+{
+        struct vw_setting list[VW_KEY_COUNT];
+        unsigned n = 0;
+
+        while (*settings && n < VW_KEY_COUNT) {
+                size_t len = strcspn(settings, " ");
+                char text[64];
+                int r;
+
+                snprintf(text, sizeof(text), "%.*s", (int)len, settings);
+                r = vw_setting_parse(text, &list[n], ret_why);
+                if (r < 0)
+                        return r;
+                n++;
+                settings += len + (settings[len] == ' ');
+        }
+        return vw_driver_set(g->drv, list, n, ret_why);
+}
