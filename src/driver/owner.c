@@ -25,6 +25,8 @@ void drv_claim_slow(struct drv_pair *p, uintptr_t self)
         for (;;) {
                 uintptr_t owner = load_acquire(&p->owner);
 
+                if (owner == OWNER_CONTROL && load_relaxed(&p->control) == self)
+                        return; /* a callback of what control does: the pair is its own */
                 if (owner == OWNER_CONTROL)
                         sched_yield(); /* for as long as a setting takes */
                 else if (take(p, owner, self))
@@ -51,7 +53,9 @@ void drv_run_on_owner(struct drv_pair *p, void (*fn)(void *arg), void *arg)
         /* Pairs with vw_driver_leave(): either we see that nobody owns it, or the leaver sees that we wait. */
         __atomic_store_n(&p->control_waits, 1, __ATOMIC_SEQ_CST);
         if (take(p, OWNER_NONE, OWNER_CONTROL)) {
+                store_relaxed(&p->control, drv_thread_self());
                 fn(arg);
+                store_relaxed(&p->control, (uintptr_t)0);
                 store_release(&p->owner, OWNER_NONE);
         } else {
                 mailbox_post(&p->mailbox, fn, arg);

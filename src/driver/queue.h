@@ -205,6 +205,7 @@ struct drv_pair {
 
         /* who owns it: OWNER_* or a thread's identity; atomic */
         uintptr_t owner;
+        uintptr_t control; /* the thread that is at work in it as OWNER_CONTROL */
         int control_waits; /* control wants the owner; atomic */
         struct mailbox mailbox;
 

@@ -76,6 +76,21 @@ TEST(driver_life, works_before_and_after_every_connection)
         rig_end(&r);
 }
 
+TEST(driver_life, what_control_gives_back_may_be_put_back_at_once)
+{
+        struct rig r;
+
+        rig_init(&r);
+        rig_start(&r);
+        EXPECT_EQ(rig_send(&r, 60), 1);
+        vw_driver_leave(r.drv, r.pair); /* now control does the work itself, callbacks included */
+        vw_driver_disconnect(r.drv);
+        EXPECT_EQ(r.done, 1);
+        rig_start(&r);
+        traffic(&r);
+        rig_end(&r);
+}
+
 TEST(driver_life, a_second_socket_is_turned_away)
 {
         struct rig r;
