@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/atomics.h"
@@ -72,8 +73,10 @@ void mailbox_call(struct mailbox *mb, void (*fn)(void *arg), void *arg)
 static void take_rings(struct mailbox *mb)
 {
         uint64_t n;
+        struct iovec iov = { .iov_base = &n,
+                             .iov_len = sizeof(n) }; /* readv: the one call by which a worker reads */
 
-        if (mb->owed > 0 && read(mb->bell, &n, sizeof(n)) == sizeof(n))
+        if (mb->owed > 0 && readv(mb->bell, &iov, 1) == sizeof(n))
                 mb->owed = MAX(mb->owed - (int)n, 0); /* bare rings have no post */
 }
 

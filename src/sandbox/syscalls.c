@@ -63,7 +63,7 @@ static const struct row rows[] = {
         ANY(readv, W),
         ANY(writev, W),
         ANY(preadv2, W | C),
-        ANY(read, W | C | D),
+        ANY(read, C | D),
         ANY(write, W | C | D),
 #ifdef __NR_poll
         ANY(poll, W | C),
