@@ -94,6 +94,10 @@ enum vw_rx_buffers { VW_BUFFERS_AUTO, VW_BUFFERS_MTU, VW_BUFFERS_PAGE };
 #define VW_USECS_MAX   10000
 #define VW_FRAMES_MAX  1024
 
+/* Receive buffers by their size: bin i counts those of i * VW_BUFFER_STEP bytes. */
+#define VW_BUFFER_STEP  64
+#define VW_BUFFER_SIZES (4096 / VW_BUFFER_STEP + 1)
+
 /* Settings of one queue as they are in force. */
 struct vw_queue_settings {
         uint32_t poll_us, usecs, frames;
@@ -110,6 +114,7 @@ struct vw_queue_stats {
         struct vw_queue_settings settings;
         uint64_t counters[VW_C_COUNT];
         uint64_t drops[VW_DROP_COUNT];
+        uint64_t buffer_sizes[VW_BUFFER_SIZES]; /* of a driver's rx queue, since it was connected */
         struct {
                 uint32_t avail, used, event_ours, event_peer, last_avail, last_used;
         } ring_state;
@@ -174,6 +179,7 @@ VW_API const char *vw_protocol_feature_name(unsigned bit);
         SETTING(ADAPTIVE, "adaptive", 0, 3, "off|rx|tx|both", DR | DT | R | T)                               \
         SETTING(TX_MODE, "tx-mode", 0, 1, "napi|orphan", T)                                                  \
         SETTING(CLEAN_TX_FROM_RX, "clean-tx-from-rx", 0, 1, "off|on", R | T)                                 \
+        SETTING(SHARED_INTERRUPT, "shared-interrupt", 0, 1, "off|on", R | T)                                 \
         SETTING(KICK, "kick", 0, 1, "burst|each", T)                                                         \
         SETTING(BQL, "bql", 0, 1, "off|on", T)                                                               \
         SETTING(RX_BUFFERS, "rx-buffers", 0, 2, "auto|mtu|page", R)                                          \

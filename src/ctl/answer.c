@@ -287,7 +287,7 @@ static int switch_file(struct call *call, int (*to)(void *ctx, int fd), int *ret
 
 static int on_pcap(struct call *call)
 {
-        int error, r = switch_file(call, call->ops->pcap, &error);
+        int error = 0, r = switch_file(call, call->ops->pcap, &error);
 
         return r == 0 && error < 0 ? fail(call, class_of(error), "the capture failed: %s", strerror(-error))
                                    : r;
@@ -295,7 +295,7 @@ static int on_pcap(struct call *call)
 
 static int on_trace(struct call *call)
 {
-        int error, r = switch_file(call, call->ops->trace, &error);
+        int error = 0, r = switch_file(call, call->ops->trace, &error);
 
         if (r < 0 || error == 0)
                 return r;

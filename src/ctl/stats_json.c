@@ -111,6 +111,20 @@ static void add_sandbox(struct text *t, const struct vw_stats *s)
         text_add(t, "}");
 }
 
+/* The sizes that occur and how often: "1536":256. */
+static void add_sizes(struct text *t, const struct vw_queue_stats *q)
+{
+        char size[16];
+
+        text_add(t, ",\"buffer_sizes\":{");
+        for (unsigned i = 0; i < VW_BUFFER_SIZES; i++)
+                if (q->buffer_sizes[i]) {
+                        snprintf(size, sizeof(size), "%u", i * VW_BUFFER_STEP);
+                        add_number(t, size, q->buffer_sizes[i]);
+                }
+        text_add(t, "}");
+}
+
 static void add_queue(struct text *t, const struct vw_queue_stats *q, bool driver)
 {
         text_next(t);
@@ -134,7 +148,10 @@ static void add_queue(struct text *t, const struct vw_queue_stats *q, bool drive
         text_add(t, "},\"drops\":{");
         for (enum vw_drop d = VW_DROP_NONE + 1; d < VW_DROP_COUNT; d++)
                 add_number(t, vw_drop_name(d), q->drops[d]);
-        text_add(t, "},\"ring_state\":{");
+        text_add(t, "}");
+        if (driver && q->kind == VW_RX)
+                add_sizes(t, q);
+        text_add(t, ",\"ring_state\":{");
         add_number(t, "avail", q->ring_state.avail);
         add_number(t, "used", q->ring_state.used);
         add_number(t, "event_ours", q->ring_state.event_ours);

@@ -107,7 +107,6 @@ uint64_t drv_read_bell(int fd)
 static int pair_make(struct vw_driver *drv, struct drv_pair *p)
 {
         unsigned size = drv->config.queue_size;
-        bool shared = drv->config.shared_call;
         struct vq_config rx, tx;
         int r = drv_ring_make(drv, &p->rx.vq, p->rx.index, size, &rx);
 
@@ -119,7 +118,7 @@ static int pair_make(struct vw_driver *drv, struct drv_pair *p)
                 r = drv_doorbell(&p->tx_kick);
         if (!r)
                 r = drv_doorbell(&p->rx_call);
-        if (!r && !shared)
+        if (!r)
                 r = drv_doorbell(&p->tx_call);
         p->features = drv->net.features;
         p->hdr_len = features_hdr_len(drv->net.features);
@@ -129,7 +128,8 @@ static int pair_make(struct vw_driver *drv, struct drv_pair *p)
         if (!r)
                 r = drv_ring_tell(drv, p->rx.index, &rx, p->rx_kick, p->rx_call);
         if (!r)
-                r = drv_ring_tell(drv, p->tx.index, &tx, p->tx_kick, shared ? p->rx_call : p->tx_call);
+                r = drv_ring_tell(drv, p->tx.index, &tx, p->tx_kick,
+                                  p->napi.shared_call ? p->rx_call : p->tx_call);
         return r;
 }
 
@@ -366,6 +366,32 @@ VW_API int vw_driver_connect(struct vw_driver *drv, int fd, const char **ret_why
         if (drv->ops.changed)
                 drv->ops.changed(drv->config.ctx);
         return 0;
+}
+
+static void set_shared(void *arg)
+{
+        ((struct drv_pair *)arg)->napi.shared_call = true;
+}
+
+static void set_separate(void *arg)
+{
+        ((struct drv_pair *)arg)->napi.shared_call = false;
+}
+
+/* Which eventfd the device signals for tx: its own, or that of rx.  The owner may learn of it late: before it sleeps it looks at the tx
+ * ring, whatever woke it. */
+int drv_share_call(struct drv_pair *p, bool on)
+{
+        struct vw_driver *drv = p->drv;
+        int r = 0;
+
+        if (drv->connected && p->index < drv->net.pairs) {
+                drv->fe.timeout_ms = CALL_TIMEOUT_MS;
+                r = vu_frontend_vring_call(&drv->fe, p->tx.index, on ? p->rx_call : p->tx_call);
+        }
+        if (!r)
+                drv_run_on_owner(p, on ? set_shared : set_separate, p);
+        return r;
 }
 
 /* Ends the connection, whatever state it is in. */

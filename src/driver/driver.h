@@ -117,6 +117,7 @@ void drv_guard_stop(struct vw_driver *drv);
 int drv_ring_make(struct vw_driver *drv, struct vq_driver *vq, unsigned place, unsigned size,
                   struct vq_config *ret_config);
 int drv_ring_tell(struct vw_driver *drv, unsigned index, const struct vq_config *c, int kick, int call);
+int drv_share_call(struct drv_pair *p, bool on);
 void drv_stop_device(struct vw_driver *drv);
 
 /* Doorbells: eventfds that the peer holds too. */

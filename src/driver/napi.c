@@ -51,13 +51,13 @@ void drv_napi_done(struct drv_pair *p)
                 close(p->napi.bell);
 }
 
-/* The call fds of a new connection; tx_call is -1 when rx and tx share one. */
+/* The call fds of a new connection.  That of tx is quiet while the device signals that of rx for both. */
 int drv_napi_start(struct drv_pair *p)
 {
         struct drv_napi *n = &p->napi;
         int r = watch(n->epfd, EPOLL_CTL_ADD, p->rx_call, EPOLLIN, EV_RX_CALL);
 
-        if (!r && p->tx_call >= 0)
+        if (!r)
                 r = watch(n->epfd, EPOLL_CTL_ADD, p->tx_call, EPOLLIN, EV_TX_CALL);
         n->armed = n->interrupted_rx = n->interrupted_tx = n->tx_due = false;
         n->storm_until = 0;
@@ -71,8 +71,7 @@ int drv_napi_start(struct drv_pair *p)
 void drv_napi_stop(struct drv_pair *p)
 {
         epoll_ctl(p->napi.epfd, EPOLL_CTL_DEL, p->rx_call, NULL);
-        if (p->tx_call >= 0)
-                epoll_ctl(p->napi.epfd, EPOLL_CTL_DEL, p->tx_call, NULL);
+        epoll_ctl(p->napi.epfd, EPOLL_CTL_DEL, p->tx_call, NULL);
 }
 
 /* ---- poll ---- */
@@ -127,6 +126,7 @@ static void note_interrupts(struct drv_pair *p, bool worked)
 int drv_napi_poll(struct drv_pair *p, unsigned budget, uint64_t now)
 {
         struct drv_napi *n = &p->napi;
+        bool timed = now >= p->tx.reap_at;
         unsigned reaped = 0;
         int received = 0;
 
@@ -139,6 +139,7 @@ int drv_napi_poll(struct drv_pair *p, unsigned budget, uint64_t now)
         COUNT(&p->rx, polls, 1);
         if (reaping_due(p))
                 reaped = drv_tx_reap(p, n->tx_due || p->tx.stopped ? VW_C_reaped_by_poll : VW_C_reaped_by_rx);
+        p->tx.overdue |= timed && !reaped && p->tx.inflight;
         n->tx_due = false;
         n->armed = false;
         drv_tx_wake(p);
@@ -163,8 +164,7 @@ static void listen_to_calls(struct drv_pair *p, bool on)
         uint32_t events = on ? EPOLLIN : 0;
 
         watch(p->napi.epfd, EPOLL_CTL_MOD, p->rx_call, events, EV_RX_CALL);
-        if (p->tx_call >= 0)
-                watch(p->napi.epfd, EPOLL_CTL_MOD, p->tx_call, events, EV_TX_CALL);
+        watch(p->napi.epfd, EPOLL_CTL_MOD, p->tx_call, events, EV_TX_CALL);
         p->napi.deaf = !on;
 }
 
@@ -234,10 +234,11 @@ uint64_t drv_napi_deadline(const struct drv_pair *p)
 
         if (!p->up)
                 return NEVER;
-        if (q->inflight && !q->hung && q->progress_at != NEVER)
-                at = q->progress_at + p->drv->config.watchdog_ms * NSEC_PER_MSEC;
-        if (q->inflight)
+        if (q->inflight && !q->vq.broken) {
+                if (!q->hung && q->progress_at != NEVER)
+                        at = q->progress_at + p->drv->config.watchdog_ms * NSEC_PER_MSEC;
                 at = MIN(at, q->reap_at);
+        }
         if (p->napi.now < p->napi.storm_until)
                 at = MIN(at, p->napi.now + STORM_TICK);
         if (p->rx.first == p->rx.n_pkts) /* else the program comes first */
@@ -255,7 +256,7 @@ static int note_event(struct drv_pair *p, const struct epoll_event *ev)
                 COUNT(&p->rx, interrupts, drv_read_bell(p->rx_call));
                 VW_TRACE(interrupt, p->rx.index, 0, 0);
                 n->interrupted_rx = true;
-                n->tx_due |= p->tx_call < 0;
+                n->tx_due |= n->shared_call;
                 return VW_WAIT_QUEUE;
         case EV_TX_CALL:
                 COUNT(&p->tx, interrupts, drv_read_bell(p->tx_call));

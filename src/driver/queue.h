@@ -91,6 +91,7 @@ struct drv_txq {
         uint64_t reaped;                   /* ever; what the watchdog looks at */
         uint64_t seen_reaped, progress_at; /* `reaped` when last looked at, and since when it stands */
         uint64_t reap_at;                  /* when to reap what no interrupt was asked for */
+        bool overdue;                      /* by then nothing had been used: an interrupt will tell */
         unsigned inflight_flows;           /* of the slots that are out: those with a flow */
         struct bql bql;
         void **let_go; /* cookies to hand to tx_done before we return */
@@ -190,6 +191,7 @@ struct drv_napi {
         bool worked;                         /* something moved since the last sleep: busy polling may pay */
         bool tx_due;                         /* a tx interrupt came */
         bool interrupted_rx, interrupted_tx; /* since the last poll */
+        bool shared_call;                    /* the rx interrupt speaks for tx too */
         uint32_t poll_us;
         uint64_t now; /* of the last poll or sleep */
         bool deaf;    /* the call fds are not listened to: the device storms */

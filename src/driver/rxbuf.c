@@ -6,6 +6,8 @@
 
 #define BLOCK_PAGES (RXBUF_FRAGMENT / RXBUF_PAGE)
 
+static_assert(RXBUF_PAGE / CACHE_LINE == VW_BUFFER_SIZES - 1 && CACHE_LINE == VW_BUFFER_STEP,
+              "bins of the histogram");
 static_assert(RXBUF_FRAGMENT % RXBUF_PAGE == 0 && RXBUF_PAGE % CACHE_LINE == 0,
               "fragments are pages, of lines");
 

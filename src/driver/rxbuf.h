@@ -15,8 +15,8 @@
 
 #define RXBUF_PAGE     4096u
 #define RXBUF_FRAGMENT 32768u
-#define RXBUF_DATA_MIN 1518u                 /* bytes after the header: an Ethernet frame with VLAN tag */
-#define RXBUF_SIZES    (RXBUF_PAGE / 64 + 1) /* bins of the histogram: by cache lines */
+#define RXBUF_DATA_MIN 1518u           /* bytes after the header: an Ethernet frame with VLAN tag */
+#define RXBUF_SIZES    VW_BUFFER_SIZES /* bins of the histogram: by cache lines */
 
 /* ---- slab ---- */
 

@@ -101,6 +101,30 @@ static int set_coalesce(struct vw_driver *drv, const struct vw_setting *s, unsig
                                     : "the device refused the coalescing");
 }
 
+/* One interrupt for both queues of a pair, or one each: the device is told which fd to signal.  Refused half way, all is as before. */
+static int set_shared(struct vw_driver *drv, const struct vw_setting *s, unsigned n, const char **ret_why)
+{
+        uint64_t changed = 0;
+        int r = 0;
+
+        for (unsigned i = 0; i < n; i++)
+                for (unsigned k = 0; !r && s[i].key == VW_KEY_SHARED_INTERRUPT && k < drv->n_pairs; k++) {
+                        struct drv_pair *p = &drv->pairs[k];
+
+                        if ((s[i].queue >= 0 && (unsigned)s[i].queue / 2 != k) ||
+                            p->napi.shared_call == s[i].value)
+                                continue;
+                        r = drv_share_call(p, s[i].value);
+                        changed ^= r ? 0 : BIT(k);
+                }
+        if (!r)
+                return 0;
+        for (unsigned k = 0; k < drv->n_pairs; k++)
+                if (changed & BIT(k))
+                        drv_share_call(&drv->pairs[k], !drv->pairs[k].napi.shared_call);
+        return refuse(r, ret_why, "the device did not take another fd to signal");
+}
+
 /* ---- what the owners adopt ---- */
 
 struct change {
@@ -159,6 +183,8 @@ VW_API int vw_driver_set(struct vw_driver *drv, const struct vw_setting *setting
         for (unsigned i = 0; !r && i < n; i++)
                 r = check_one(drv, &settings[i], ret_why);
         if (!r)
+                r = set_shared(drv, settings, n, ret_why);
+        if (!r)
                 r = set_coalesce(drv, settings, n, ret_why);
         for (unsigned i = 0; !r && i < n; i++) {
                 if (settings[i].key != VW_KEY_QUEUES)
@@ -198,6 +224,9 @@ static void read_one(void *arg)
                 break;
         case VW_KEY_CLEAN_TX_FROM_RX:
                 r->value = tx->clean_from_rx;
+                break;
+        case VW_KEY_SHARED_INTERRUPT:
+                r->value = r->p->napi.shared_call;
                 break;
         case VW_KEY_KICK:
                 r->value = tx->kick_mode;

@@ -2,6 +2,7 @@
  * in its own pair, so nothing is read in mid-change. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "driver/driver.h"
 
@@ -52,6 +53,7 @@ static void take_snapshot(void *arg)
         s->rx->enabled = s->p->up && s->p->enabled;
         s->rx->settings = (struct vw_queue_settings){ .poll_us = poll_us };
         s->rx->counters[VW_C_holes] += rx->buf.holes;
+        memcpy(s->rx->buffer_sizes, rx->buf.sizes, sizeof(s->rx->buffer_sizes));
         if (s->p->up && rx->mergeable) {
                 s->rx->counters[VW_C_buffer_size] = rxbuf_size(&rx->buf);
                 s->rx->counters[VW_C_average_length] = ewma_read(&rx->buf.average);
@@ -166,7 +168,7 @@ static void say_rx(struct question *q)
                                : "small buffers");
         for (unsigned i = 0; i < RXBUF_SIZES; i++)
                 if (r->buf.sizes[i])
-                        say(q, " %u:%" PRIu64, i * CACHE_LINE, r->buf.sizes[i]);
+                        say(q, " %u:%" PRIu64, i * VW_BUFFER_STEP, r->buf.sizes[i]);
 }
 
 /* On the owner. */

@@ -167,6 +167,7 @@ void drv_tx_start(struct drv_pair *p)
         q->refused = q->unkicked = q->hung = false;
         q->seen_reaped = q->reaped;
         q->progress_at = q->reap_at = NEVER;
+        q->overdue = false;
         bql_reset(&q->bql, p->napi.now);
 }
 
@@ -257,6 +258,7 @@ unsigned drv_tx_reap(struct drv_pair *p, enum vw_counter by)
         uint64_t bytes = 0;
         int n = 0;
 
+        q->reap_at = NEVER;
         if (q->in_done || !left || q->vq.broken)
                 return 0;
         do {
@@ -278,7 +280,7 @@ unsigned drv_tx_reap(struct drv_pair *p, enum vw_counter by)
                 COUNT(q, bytes, bytes);
                 counter_add(&q->stat.c[by], total);
                 q->reaped += total;
-                q->reap_at = NEVER;
+                q->overdue = false;
                 if (q->hung) {
                         q->hung = false;
                         log_info("driver", "the device completes again queue=%u", q->index);
@@ -318,7 +320,7 @@ bool drv_tx_completion_wanted(const struct drv_pair *p)
 {
         const struct drv_txq *q = &p->tx;
 
-        if (q->stopped)
+        if (q->stopped || q->overdue)
                 return true;
         if (q->mode == VW_TX_ORPHAN)
                 return false;
@@ -333,18 +335,22 @@ static unsigned stop_reasons(const struct drv_txq *q)
                (bql_room(&q->bql) ? 0u : TX_STOP_BYTES);
 }
 
+/* True: a stopped queue goes on. */
+static bool note_wake(struct drv_txq *q)
+{
+        q->stopped = stop_reasons(q);
+        if (q->stopped)
+                return false;
+        COUNT(q, wakes, 1);
+        VW_TRACE(wake, q->index, vq_driver_free(&q->vq), 0);
+        return true;
+}
+
 void drv_tx_wake(struct drv_pair *p)
 {
         struct drv_txq *q = &p->tx;
 
-        if (!q->stopped || q->vq.broken)
-                return;
-        q->stopped = stop_reasons(q);
-        if (q->stopped)
-                return;
-        COUNT(q, wakes, 1);
-        VW_TRACE(wake, q->index, vq_driver_free(&q->vq), 0);
-        if (q->refused)
+        if (q->stopped && !q->vq.broken && note_wake(q) && q->refused)
                 wake_program(p);
 }
 
@@ -385,9 +391,7 @@ static void stop_if_full(struct drv_pair *p)
         drv_tx_flush(p);
         if (vq_driver_used_pending(&q->vq))
                 drv_tx_reap(p, VW_C_reaped_by_xmit);
-        q->stopped = stop_reasons(q);
-        if (!q->stopped)
-                COUNT(q, wakes, 1);
+        note_wake(q);
 }
 
 /* ---- one packet ---- */

@@ -218,9 +218,14 @@ static int vring_fd(struct vu_frontend *fe, uint32_t number, unsigned index, int
         return request(fe, &msg, &fd, fd >= 0);
 }
 
+int vu_frontend_vring_call(struct vu_frontend *fe, unsigned index, int call)
+{
+        return vring_fd(fe, VHOST_USER_SET_VRING_CALL, index, call);
+}
+
 int vu_frontend_vring_fds(struct vu_frontend *fe, unsigned index, int kick, int call, int err)
 {
-        int r = vring_fd(fe, VHOST_USER_SET_VRING_CALL, index, call);
+        int r = vu_frontend_vring_call(fe, index, call);
 
         if (!r)
                 r = vring_fd(fe, VHOST_USER_SET_VRING_ERR, index, err);

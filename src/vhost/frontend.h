@@ -34,6 +34,8 @@ int vu_frontend_vring(struct vu_frontend *fe, unsigned index, uint32_t size, uin
                       uint64_t used, uint32_t base);
 /* Call and err first, then kick, which starts the ring.  -1: none.  The fds stay the caller's. */
 int vu_frontend_vring_fds(struct vu_frontend *fe, unsigned index, int kick, int call, int err);
+/* Another call fd for a ring that runs. */
+int vu_frontend_vring_call(struct vu_frontend *fe, unsigned index, int call);
 int vu_frontend_vring_enable(struct vu_frontend *fe, unsigned index,
                              bool on); /* without PROTOCOL_FEATURES: nothing to do */
 int vu_frontend_vring_stop(struct vu_frontend *fe, unsigned index, uint32_t *ret_base);

@@ -50,6 +50,28 @@ static unsigned count(const char *words, const char *part)
         return n;
 }
 
+TEST(ctl_render, a_drivers_json_has_the_histogram_of_its_receive_buffers)
+{
+        struct ctl_script s;
+        json_t *stats, *sizes;
+
+        ctl_script_init(&s);
+        s.stats.driver = true;
+        s.stats.n_queues = 2;
+        s.stats.queues[0].kind = VW_RX;
+        s.stats.queues[0].buffer_sizes[24] = 256;
+        s.stats.queues[0].buffer_sizes[VW_BUFFER_SIZES - 1] = 3;
+        s.stats.queues[1].kind = VW_TX;
+        stats = stats_of(&s.stats);
+        sizes = json_object_get(json_array_get(json_object_get(stats, "queues"), 0), "buffer_sizes");
+        EXPECT_EQ(json_object_size(sizes), 2);
+        EXPECT_EQ(json_integer_value(json_object_get(sizes, "1536")), 256);
+        EXPECT_EQ(json_integer_value(json_object_get(sizes, "4096")), 3);
+        EXPECT(!json_object_get(json_array_get(json_object_get(stats, "queues"), 1), "buffer_sizes"));
+        json_decref(stats);
+        ctl_script_done(&s);
+}
+
 TEST(ctl_render, the_table_says_which_layers_the_sandbox_lacks)
 {
         static const struct {

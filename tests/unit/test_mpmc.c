@@ -139,3 +139,93 @@ TEST(mpmc, gives_each_value_to_one_thread)
         free(got);
         mpmc_done(&q);
 }
+
+/* ---- a reader that has drawn its ticket and then loses the CPU ---- */
+
+struct late {
+        struct mpmc q;
+        uint32_t *turn, next;
+};
+
+static void *pass_the_turn_on(void *arg)
+{
+        struct late *l = arg;
+
+        for (unsigned i = 0; i < 100; i++)
+                sched_yield();
+        store_release(l->turn, l->next);
+        return NULL;
+}
+
+TEST(mpmc, putting_back_waits_for_a_reader_of_the_lap_before)
+{
+        struct late l;
+        pthread_t thread;
+        uint32_t v;
+
+        EXPECT_EQ(mpmc_init(&l.q, 8u), 0);
+        for (uint32_t i = 0; i < 8u; i++)
+                EXPECT(mpmc_push(&l.q, i));
+        EXPECT(mpmc_pop(&l.q, &v));
+        l.turn = &l.q.cells[0].turn;
+        l.next = *l.turn;
+        *l.turn = 1; /* as if that reader had not come further than its ticket */
+        EXPECT(mpmc_pop(&l.q, &v));
+        EXPECT(!mpmc_push(&l.q, v)); /* there is room, but not where the next one goes */
+        EXPECT_EQ(pthread_create(&thread, NULL, pass_the_turn_on, &l), 0);
+        mpmc_put(&l.q, v);
+        pthread_join(thread, NULL);
+        for (uint32_t i = 2; i < 8u; i++) {
+                EXPECT(mpmc_pop(&l.q, &v));
+                EXPECT_EQ(v, i);
+        }
+        EXPECT(mpmc_pop(&l.q, &v));
+        EXPECT_EQ(v, 1);
+        mpmc_done(&l.q);
+}
+
+struct pool {
+        struct mpmc q;
+        uint64_t rounds;
+        unsigned out[8u]; /* atomic: how many threads have it */
+        unsigned doubles; /* atomic */
+};
+
+static void *take_and_put(void *arg)
+{
+        struct pool *p = arg;
+        uint32_t v;
+
+        for (uint64_t i = 0; i < p->rounds; i++) {
+                if (!mpmc_pop(&p->q, &v)) {
+                        sched_yield();
+                        continue;
+                }
+                if (__atomic_fetch_add(&p->out[v], 1, __ATOMIC_RELAXED))
+                        __atomic_fetch_add(&p->doubles, 1, __ATOMIC_RELAXED);
+                __atomic_fetch_sub(&p->out[v], 1, __ATOMIC_RELAXED);
+                mpmc_put(&p->q, v);
+        }
+        return NULL;
+}
+
+TEST(mpmc, a_number_is_with_one_thread_at_a_time_and_none_is_lost)
+{
+        struct pool p = { .rounds = test_scale(200000, 20000000) };
+        pthread_t threads[4];
+        uint32_t v;
+        unsigned seen = 0;
+
+        EXPECT_EQ(mpmc_init(&p.q, 8u), 0);
+        for (uint32_t i = 0; i < 8u; i++)
+                EXPECT(mpmc_push(&p.q, i));
+        for (unsigned i = 0; i < 4; i++)
+                EXPECT_EQ(pthread_create(&threads[i], NULL, take_and_put, &p), 0);
+        for (unsigned i = 0; i < 4; i++)
+                pthread_join(threads[i], NULL);
+        EXPECT_EQ(p.doubles, 0);
+        while (mpmc_pop(&p.q, &v))
+                seen |= 1u << v;
+        EXPECT_EQ(seen, 0xffu);
+        mpmc_done(&p.q);
+}

@@ -92,7 +92,6 @@ TEST(driver_napi, a_shared_interrupt_serves_both_queues)
         rig_init(&r);
         r.config.shared_call = true;
         rig_start(&r);
-        EXPECT_EQ(rig_pair(&r)->tx_call, -1);
         rig_poll(&r, 64, SEC);
         EXPECT_EQ(rig_send(&r, 60), 1);
         EXPECT(!vw_driver_arm(r.drv, 0));
@@ -103,6 +102,44 @@ TEST(driver_napi, a_shared_interrupt_serves_both_queues)
         EXPECT_EQ(r.done, 1);
         EXPECT_EQ(rig_count(&r, 1, VW_C_reaped_by_poll), 1);
         EXPECT_EQ(rig_count(&r, 0, VW_C_interrupts), 1);
+        rig_end(&r);
+}
+
+TEST(driver_napi, interrupts_are_shared_and_separated_under_traffic)
+{
+        struct rig r;
+        const char *why;
+        int64_t v;
+
+        rig_init(&r);
+        r.config.clean_tx_from_rx = 0;
+        rig_start(&r);
+        rig_poll(&r, 64, SEC);
+        for (unsigned i = 1; i <= test_scale(100, 1000); i++) {
+                struct vw_setting s = { 0, VW_KEY_SHARED_INTERRUPT, i & 1 };
+                uint64_t before = rig_count(&r, !(i & 1), VW_C_interrupts);
+
+                EXPECT_EQ(rig_send(&r, 60), 1);
+                EXPECT_EQ(vw_driver_set(r.drv, &s, 1, &why), 0);
+                EXPECT_EQ(vw_driver_get(r.drv, 1, VW_KEY_SHARED_INTERRUPT, &v), 0);
+                EXPECT_EQ(v, i & 1);
+                EXPECT(!vw_driver_arm(r.drv, 0));
+                EXPECT_EQ(sd_consume(&r.dev, 0), 1);
+                EXPECT(sd_call(&r.dev, 1));
+                EXPECT_EQ(vw_driver_woken(r.drv, 0), VW_WAIT_QUEUE);
+                EXPECT(rig_count(&r, !(i & 1), VW_C_interrupts) > before);
+                rig_poll(&r, 64, SEC);
+                EXPECT_EQ(r.done, i);
+        }
+        vw_driver_disconnect(r.drv); /* without a device it is what the next one will be told */
+        EXPECT_EQ(vw_driver_set(r.drv, &(struct vw_setting){ -1, VW_KEY_SHARED_INTERRUPT, 1 }, 1, &why), 0);
+        rig_start(&r);
+        rig_poll(&r, 64, SEC);
+        EXPECT_EQ(rig_send(&r, 60), 1);
+        EXPECT(!vw_driver_arm(r.drv, 0));
+        EXPECT_EQ(sd_consume(&r.dev, 0), 1);
+        EXPECT(sd_call(&r.dev, 1));
+        EXPECT(rig_count(&r, 0, VW_C_interrupts) > 0);
         rig_end(&r);
 }
 
@@ -258,6 +295,22 @@ TEST(driver_napi, control_calls_are_carried_out_by_the_owner)
         vw_driver_disconnect(r.drv);
         EXPECT_EQ(r.sent, r.done);
         free(stats);
+        rig_end(&r);
+}
+
+TEST(driver_napi, a_pair_that_nobody_owns_gives_its_packets_back_to_control)
+{
+        struct rig r;
+
+        rig_init(&r);
+        rig_start(&r);
+        rig_poll(&r, 64, SEC);
+        EXPECT_EQ(rig_send(&r, 60), 1);
+        vw_driver_leave(r.drv, 0);
+        vw_driver_disconnect(r.drv); /* tx_done puts the buffer back: an owner's call */
+        EXPECT_EQ(r.done, 1);
+        rig_start(&r);
+        EXPECT_EQ(rig_send(&r, 60), 1);
         rig_end(&r);
 }
 

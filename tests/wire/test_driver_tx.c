@@ -285,6 +285,38 @@ TEST(driver_tx, asks_for_the_interrupt_at_three_quarters)
         rig_end(&r);
 }
 
+TEST(driver_tx, a_device_that_completes_nothing_is_not_polled_but_waited_for)
+{
+        static const enum vw_tx_mode modes[] = { VW_TX_NAPI, VW_TX_ORPHAN };
+
+        for (unsigned m = 0; m < 2; m++) {
+                struct rig r;
+                uint64_t now = SEC, delay = modes[m] == VW_TX_NAPI ? NSEC_PER_MSEC : 10 * NSEC_PER_MSEC;
+
+                rig_init(&r);
+                r.config.tx_lazy_us = 1000;
+                r.config.tx_mode = modes[m];
+                rig_start(&r);
+                rig_poll(&r, 64, now);
+                EXPECT_EQ(rig_send(&r, 60), 1);
+                rig_poll(&r, 64, now);
+                EXPECT(!drv_napi_arm(rig_pair(&r), now));
+                EXPECT_EQ(vw_driver_poll_deadline(r.drv, 0), now + delay);
+                rig_poll(&r, 64, now += delay);
+                EXPECT(!drv_napi_arm(rig_pair(&r), now));
+                EXPECT_EQ(vw_driver_poll_deadline(r.drv, 0), SEC + 5 * SEC); /* the watchdog's */
+                EXPECT_EQ(sd_consume(&r.dev, 0), 1);
+                EXPECT(sd_call(&r.dev, 1)); /* the interrupt that was not asked for at first */
+                vw_driver_woken(r.drv, 0);
+                rig_poll(&r, 64, now);
+                EXPECT_EQ(r.done, 1);
+                EXPECT_EQ(rig_send(&r, 60), 1); /* and all is as before */
+                EXPECT(!drv_napi_arm(rig_pair(&r), now));
+                EXPECT_EQ(vw_driver_poll_deadline(r.drv, 0), now + delay);
+                rig_end(&r);
+        }
+}
+
 TEST(driver_tx, completions_that_nobody_waits_for_cost_no_interrupt)
 {
         struct rig r;
