@@ -344,6 +344,8 @@ static void run_bed(struct bed *b, void (*step)(struct bed *b))
                 step(b);
                 vw_driver_wait(b->drv, 0, end);
         }
+        if (!measuring) /* not a turn in all that time: it counts as nothing */
+                begin(b);
         finish(b);
 }
 
@@ -478,6 +480,8 @@ static void grow_run(struct bed *b)
                 vw_driver_wait(b->drv, 0, grow_step(b) ? 0 : end);
                 vw_driver_poll(b->drv, 0, 64);
         }
+        if (!measuring)
+                begin(b);
         finish(b);
 }
 
