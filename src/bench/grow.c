@@ -18,8 +18,7 @@
 #include "bench/traffic.h"
 #include "vwire/driver.h"
 
-#define BUFFERS                                                                                              \
-        1024 /* packets of 64 KiB: a ring of 256, what waits at a device, and an open one for each session */
+#define BUFFERS    1024 /* packets of 64 KiB: half for the sockets, the rest on their way */
 #define BUDGET     64
 #define TICK       (20 * NSEC_PER_MSEC) /* between two looks for what is not acknowledged */
 #define CONNECT_MS 3000
@@ -27,11 +26,19 @@
 #define PORT_FIRST 20000
 #define PORT_LAST  60000
 
+#define QUEUE_MAX  16 /* segments that a socket keeps for later: a megabyte, as a kernel would */
+
+struct segment {
+        uint8_t *buf;
+        uint32_t fill; /* payload */
+};
+
 struct session {
         struct tinytcp tcp;
         struct vw_flow *flow;
-        uint8_t *buf;  /* the segment that is being written; NULL: none */
-        uint32_t fill; /* its payload */
+        struct segment
+                queue[QUEUE_MAX]; /* what waits to be sent, oldest first; the last is still written to */
+        unsigned n;
         uint32_t left; /* of the write that is going on */
         bool greeted;
 };
@@ -155,47 +162,74 @@ static unsigned on_rx(void *ctx, unsigned pair, struct vw_rx_pkt *pkts, unsigned
 
 /* ---- the programs and their sockets ---- */
 
-/* The program writes on, as far as the segment has room.  False: it must wait. */
+/* Where the next byte goes, or NULL when the socket is full. */
+static struct segment *room(struct grow *g, struct session *s)
+{
+        struct segment *last = s->n ? &s->queue[s->n - 1] : NULL;
+        uint8_t *buf;
+
+        if (last && last->fill < TINYTCP_MAX)
+                return last;
+        if (s->n == QUEUE_MAX || (s->n && s->n * g->job.sessions >= BUFFERS / 2))
+                return NULL;
+        buf = vw_driver_buf_get(g->drv, 0);
+        if (!buf)
+                return NULL;
+        s->queue[s->n] = (struct segment){ .buf = buf };
+        return &s->queue[s->n++];
+}
+
+static void greet(struct grow *g, struct session *s, struct segment *to)
+{
+        const struct traffic_hello hello = { htonl(TRAFFIC_MAGIC), htonl(TRAFFIC_SINK),
+                                             htonl((uint32_t)(s - g->sessions)), htonl(1), htonl(1) };
+
+        memcpy(to->buf + TINYTCP_HEADERS, &hello, sizeof(hello));
+        to->fill = sizeof(hello);
+        s->greeted = true;
+}
+
+/* The program writes on.  False: it must wait. */
 static bool write_on(struct grow *g, struct session *s)
 {
-        uint32_t n;
+        s->left = s->left ? s->left : g->job.size;
+        while (s->left) {
+                struct segment *to = room(g, s);
+                uint32_t n;
 
-        if (!s->buf)
-                s->buf = vw_driver_buf_get(g->drv, 0);
-        if (!s->buf || s->fill == TINYTCP_MAX)
-                return false;
-        if (!s->greeted) {
-                const struct traffic_hello hello = { htonl(TRAFFIC_MAGIC), htonl(TRAFFIC_SINK),
-                                                     htonl((uint32_t)(s - g->sessions)), htonl(1), htonl(1) };
-
-                memcpy(s->buf + TINYTCP_HEADERS, &hello, sizeof(hello));
-                s->fill = sizeof(hello);
-                s->greeted = true;
+                if (!to)
+                        return false;
+                if (!s->greeted)
+                        greet(g, s, to);
+                n = MIN(s->left, TINYTCP_MAX - to->fill);
+                memcpy(to->buf + TINYTCP_HEADERS + to->fill, g->source, n);
+                to->fill += n;
+                s->left -= n;
         }
-        if (!s->left)
-                s->left = g->job.size;
-        n = MIN(s->left, TINYTCP_MAX - s->fill);
-        memcpy(s->buf + TINYTCP_HEADERS + s->fill, g->source, n);
-        s->fill += n;
-        s->left -= n;
         return true;
 }
 
-/* Sends what is there, unless the window would make a silly little packet of it. */
-static void push(struct grow *g, struct session *s)
+/* Sends the oldest segment, or as much of it as the window lets pass without making a silly little packet. */
+static bool push_one(struct grow *g, struct session *s)
 {
-        uint32_t n = MIN(s->fill, tinytcp_room(&s->tcp)), rest = s->fill - n;
+        struct segment *first = &s->queue[0];
+        uint32_t n = MIN(first->fill, tinytcp_room(&s->tcp)), rest = first->fill - n;
         struct vw_net_hdr hdr;
 
         if (!n || (rest && n < g->job.size && s->tcp.nxt != s->tcp.una))
-                return;
-        tinytcp_headers(&s->tcp, &g->path, n, rest ? 0 : TINYTCP_PSH, s->buf, &hdr);
-        if (!send_frame(g, s->buf, TINYTCP_HEADERS + n, &hdr, s->flow))
-                return;
+                return false;
+        tinytcp_headers(&s->tcp, &g->path, n, rest ? 0 : TINYTCP_PSH, first->buf, &hdr);
+        if (!send_frame(g, first->buf, TINYTCP_HEADERS + n, &hdr, s->flow))
+                return false;
         tinytcp_sent(&s->tcp, n, g->now);
         counter_add(&g->packets, 1);
-        s->buf = rest ? vw_driver_buf_get(g->drv, 0) : NULL;
-        s->fill = s->buf ? rest : 0;
+        first->buf = rest ? vw_driver_buf_get(g->drv, 0) : NULL;
+        first->fill = rest;
+        if (!first->buf) {
+                s->n--;
+                memmove(first, first + 1, s->n * sizeof(*first));
+        }
+        return true;
 }
 
 /* A write of each session's program that need not wait.  True: there was one. */
@@ -209,8 +243,8 @@ static bool turn(struct grow *g)
                 if (!s->tcp.established || s->tcp.reset)
                         continue;
                 any |= write_on(g, s);
-                if (s->buf)
-                        push(g, s);
+                while (s->n && push_one(g, s))
+                        continue;
         }
         return any;
 }
@@ -258,8 +292,8 @@ static void *run(void *arg)
         }
         for (unsigned i = 0; i < g->job.sessions; i++) {
                 send_reset(g, &g->sessions[i]);
-                if (g->sessions[i].buf)
-                        vw_driver_buf_put(g->drv, 0, g->sessions[i].buf);
+                for (unsigned k = 0; k < g->sessions[i].n; k++)
+                        vw_driver_buf_put(g->drv, 0, g->sessions[i].queue[k].buf);
         }
         vw_driver_leave(g->drv, 0);
         return NULL;
