@@ -101,7 +101,9 @@ int netns_here(void)
 {
         int fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
 
-        return fd < 0 ? -errno : fd;
+        if (fd < 0)
+                return -errno;
+        return fd;
 }
 
 int netns_enter(int netns)

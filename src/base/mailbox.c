@@ -72,7 +72,7 @@ void mailbox_call(struct mailbox *mb, void (*fn)(void *arg), void *arg)
 /* A post may be seen before its ring.  The ring is then taken later, or the worker would wake for it again and again. */
 static void take_rings(struct mailbox *mb)
 {
-        uint64_t n;
+        uint64_t n = 0;
         struct iovec iov = { .iov_base = &n,
                              .iov_len = sizeof(n) }; /* readv: the one call by which a worker reads */
 

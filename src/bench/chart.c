@@ -18,8 +18,6 @@
 #define SPREAD   0.6 /* of a cell's width: where the points of its variants lie */
 #define CUT      3   /* times the range of the medians: what an axis shows of the intervals */
 
-extern char **environ;
-
 struct spot {
         const struct record_cell *rc;
         double x;
@@ -157,7 +155,7 @@ static void put_changes_axis(FILE *out, double low, double high)
 {
         static const int marks[] = { 0,   10,  -10, 20,  -20, 50,  -33,  100,  -50,
                                      200, -67, 300, -75, 700, -90, 1500, 3000, 7000 };
-        double shown[ARRAY_SIZE(marks)], room = pow(high / low, 0.2), least;
+        double shown[ARRAY_SIZE(marks)] = { 0 }, room = pow(high / low, 0.2), least;
         unsigned n = 0;
 
         low /= room;

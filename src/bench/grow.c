@@ -374,18 +374,21 @@ uint64_t grow_cpu_ns(const struct grow *g)
 static int dial(const char *path)
 {
         struct sockaddr_un to = { .sun_family = AF_UNIX };
-        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int fd;
 
         if (strlen(path) >= sizeof(to.sun_path))
                 return -ENAMETOOLONG;
-        strcpy(to.sun_path, path);
-        if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0) {
+        snprintf(to.sun_path, sizeof(to.sun_path), "%s", path);
+        fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd < 0)
+                return -errno;
+        if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0) {
                 int r = -errno;
 
                 close(fd);
                 return r;
         }
-        return fd < 0 ? -errno : fd;
+        return fd;
 }
 
 int grow_new(const char *socket_path, struct grow **ret_grow, const char **ret_why)

@@ -300,7 +300,7 @@ static void print_groups(FILE *out, const struct table *t, unsigned *widths)
 
 void table_print(FILE *out, const struct table *t)
 {
-        unsigned widths[TABLE_COLUMNS];
+        unsigned widths[TABLE_COLUMNS] = { 0 };
 
         for (unsigned c = 0; c < t->n_columns; c++)
                 widths[c] = width_of(t, c);
