@@ -138,7 +138,7 @@ static int allow(scmp_filter_ctx filter, const struct row *row)
         for (unsigned i = 0; i < row->n_values && r == 0; i++) {
                 struct scmp_arg_cmp args[] = {
                         SCMP_CMP64(row->arg, SCMP_CMP_MASKED_EQ, row->mask, row->values[i]),
-                        SCMP_A0_64(SCMP_CMP_EQ, (uint64_t)getpid()),
+                        SCMP_A0_64(SCMP_CMP_EQ, (uint64_t)getpid(), 0),
                 };
 
                 r = seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, row->call, row->of_ours ? 2 : 1, args);
