@@ -31,14 +31,16 @@ static void free_stuck(struct dev_worker *w)
 
         for (unsigned i = 0; i < dev->n_vrings; i++) {
                 struct dev_queue *q = &dev->queues[i];
+                int call = load_relaxed(&q->call.fd), err = load_relaxed(&q->err.fd);
+                int kick = load_relaxed(&q->kick_fd);
 
                 if (q->worker != w)
                         continue;
-                if (q->call.fd >= 0)
-                        notify_take(q->call.fd);
-                if (q->err.fd >= 0)
-                        notify_take(q->err.fd);
-                if (q->kick_fd >= 0 && write(q->kick_fd, &one, sizeof(one)) < 0)
+                if (call >= 0)
+                        notify_take(call);
+                if (err >= 0)
+                        notify_take(err);
+                if (kick >= 0 && write(kick, &one, sizeof(one)) < 0)
                         log_debug("device", "kick fd cannot be written index=%u", q->index);
         }
 }

@@ -5,6 +5,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/atomics.h"
 #include "device/queue.h"
 
 /* The fds come non-blocking.  But O_NONBLOCK belongs to the open file, which the peer shares: it may clear it again.  Hence the polls
@@ -14,7 +15,8 @@ void notify_set(struct dev_notify *n, int fd)
 {
         if (n->fd >= 0)
                 close(n->fd);
-        *n = (struct dev_notify){ .fd = fd };
+        store_relaxed(&n->fd, fd); /* the control thread may look: see free_stuck() */
+        n->dead = false;
 }
 
 int notify_send(struct dev_notify *n)

@@ -151,7 +151,7 @@ static void adopt(void *arg)
 /* What a start made; the kick fd is the session's, and will be closed. */
 static void let_go(struct dev_queue *q)
 {
-        q->kick_fd = -1;
+        store_relaxed(&q->kick_fd, -1);
         free(q->pool.iov);
         q->pool = (struct iov_pool){ 0 };
         rx_window_done(&q->window);
@@ -202,7 +202,7 @@ int dev_queue_start(struct dev_queue *q, enum vw_queue_kind kind, const struct v
                 return -EFAULT;
         }
         q->cfg = *cfg;
-        q->kick_fd = kick;
+        store_relaxed(&q->kick_fd, kick);
         configure(q, kind);
         r = vq_device_init(&q->vq, cfg, q->dev->map, ret_why);
         if (r < 0)
