@@ -201,7 +201,7 @@ static void show_progress(const struct phase *p, const struct sample *last, cons
 #define BEGUN_PACKETS 100 /* a handshake and a few lookups are not traffic yet */
 
 /* The phase begins when traffic does: sockperf calibrates its clock for a while. */
-static int on_tick(struct demo *d, struct phase *p, struct sample *last, unsigned tick)
+static int on_tick(struct demo *d, struct phase *p, struct sample *last, unsigned *tick)
 {
         struct sample now;
         int status = link_check(&d->link);
@@ -210,11 +210,10 @@ static int on_tick(struct demo *d, struct phase *p, struct sample *last, unsigne
                 status = take_sample(d, &now);
         if (status >= 0)
                 return status;
-        if (packets_between(&p->before, &now) < BEGUN_PACKETS)
+        if (packets_between(&p->before, &now) < BEGUN_PACKETS) {
                 p->before = *last = now;
-        if (isatty(STDERR_FILENO) || tick % (1000 / TICK_MS) == 0) {
-                if (now.time > last->time)
-                        show_progress(p, last, &now);
+        } else if (isatty(STDERR_FILENO) || (*tick)++ % (1000 / TICK_MS) == 0) {
+                show_progress(p, last, &now);
                 *last = now;
         }
         return -1;
@@ -237,7 +236,7 @@ static int watch_tool(struct demo *d, struct child *tool, struct phase *p, FILE 
                 ssize_t len;
 
                 if (n == 0 || fds[1].revents)
-                        status = on_tick(d, p, &last, ++tick);
+                        status = on_tick(d, p, &last, &tick);
                 if (status >= 0)
                         return status;
                 if (!fds[0].revents)

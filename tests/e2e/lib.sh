@@ -62,8 +62,8 @@ ns() { ip netns add "$1" && NSES+=("$1") && ip -n "$1" link set lo up; }
 # until SECONDS COMMAND...: polls until the command succeeds
 until_ok() {
 	local n=$(($1 * 20)); shift
-	for ((; n > 0; n--)); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done
-	return 1
+	for ((; n > 1; n--)); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done
+	"$@"
 }
 
 # device NAME OPTION...: a device with socket $TMP/NAME.sock and control socket $TMP/NAME.ctl; pid in $LAST
@@ -86,6 +86,8 @@ def total(kind, counter): return sum(x["counters"][counter] for x in q(kind))
 def drops(kind): return sum(sum(x["drops"].values()) for x in q(kind))
 print(eval(sys.argv[1]))' "$2"
 }
+# agree NAME EXPRESSION NAME EXPRESSION: two ends count the same; a kernel's own frame may pass between the two looks
+agree() { equal "$(stat "$1" "$2")" "$(stat "$3" "$4")"; }
 running() { [ "$(stat "$1" 's["state"]')" = running ]; }
 logged() { grep -aq "$2" "$1"; }
 # net NS INTERFACE COUNTER: of the kernel
