@@ -171,8 +171,10 @@ static void measure_ring(const struct run *run, const struct cell *cell, unsigne
                                          .entries = cell->sessions,
                                          .size = cell->size };
         double *v = ret_sample->value;
+        struct rings_speed speed;
 
-        v[METRIC_MPPS] = rings_speed(&load, run->window_ms);
+        if (rings_speed(&load, 2, UINT64_MAX, run->window_ms * UINT64_C(1000000), &speed))
+                v[METRIC_MPPS] = (double)speed.packets * 1e3 / (double)speed.ns;
         if (!load.size && run->round == 0) /* they are the same each time */
                 rings_instructions(&load, &v[METRIC_DRIVER_INSTRUCTIONS], &v[METRIC_DEVICE_INSTRUCTIONS]);
 }

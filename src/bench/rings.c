@@ -1,6 +1,5 @@
 #include "bench/rings.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,128 +16,147 @@
 #include "virtio/features.h"
 
 #define GPA          UINT64_C(0x100000000) /* where the memory lies for the device */
-#define BURST        32                    /* packets between two publications */
 #define PIECE_MIN    64                    /* bytes of a piece of which nothing is copied */
 #define COPIES       4096 /* buffers that the device copies from or to, in turn, as a pool would have */
-#define LOOK_EVERY   1024 /* bursts between two looks at the clock */
+#define LOOK_EVERY   1024 /* turns between two looks at the clock */
 #define COUNT_BURSTS 8    /* of each half, that are counted */
 
-struct bench {
-        const struct rings_load *load;
-        uint8_t *memory,
-                *copies; /* shared: the ring, then a slot for each entry; private: the device's own */
+struct rings {
+        struct rings_load load;
+        uint8_t *memory;           /* shared: the ring, then a slot for each entry */
+        uint8_t *copies;           /* private: the device's own */
         size_t bytes, slots, slot; /* of all; where the slots begin; of one */
         struct mem_map *map;
         struct vq_config cfg;
-        struct vq_driver drv;
-        struct vq_device dev;
-        struct iov_pool pool;
-        struct vq_chain chains[VQ_BURST];
-        uint32_t next_slot, next_copy;
-        int cpu; /* of the device's thread */
         bool over;
         /* the driver's */
-        _Alignas(CACHE_LINE) uint64_t reaped;
-        uint64_t kicks;
+        _Alignas(CACHE_LINE) struct vq_driver drv;
+        uint32_t next_slot;
+        uint64_t reaped, kicks;
         /* the device's */
-        _Alignas(CACHE_LINE) uint64_t served;
+        _Alignas(CACHE_LINE) struct vq_device dev;
+        struct iov_pool pool;
+        struct vq_chain chains[VQ_BURST];
+        uint32_t next_copy;
         uint64_t calls;
 };
 
 /* ---- life ---- */
 
-static bool start(struct bench *b, const struct rings_load *load)
+static bool start(struct rings *r, const struct rings_load *load)
 {
         struct mem_region region;
         const char *why;
         size_t copy = ALIGN_UP(MAX(load->size, 1u), CACHE_LINE);
 
-        *b = (struct bench){
-                .load = load,
+        *r = (struct rings){
+                .load = *load,
                 .cfg = {.size = (uint16_t)load->entries, .features = F(version_1) | F(event_idx)}
         };
-        b->slot = ALIGN_UP(MAX(load->size, (unsigned)PIECE_MIN), CACHE_LINE);
-        b->slots = ALIGN_UP(vq_driver_bytes(load->layout, load->entries, b->cfg.features), 4096);
-        b->bytes = b->slots + b->slot * load->entries;
-        b->memory = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE,
+        r->load.burst = load->burst ? load->burst : RINGS_BURST;
+        r->slot = ALIGN_UP(MAX(load->size, (unsigned)PIECE_MIN), CACHE_LINE);
+        r->slots = ALIGN_UP(vq_driver_bytes(load->layout, load->entries, r->cfg.features), 4096);
+        r->bytes = r->slots + r->slot * load->entries;
+        r->memory = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE,
                          -1, 0);
-        b->copies = aligned_alloc(CACHE_LINE, copy * COPIES);
-        b->pool.size = 4 * VQ_BURST;
-        b->pool.iov = calloc(b->pool.size, sizeof(*b->pool.iov));
-        if (b->memory == MAP_FAILED || !b->copies || !b->pool.iov)
+        r->copies = aligned_alloc(CACHE_LINE, copy * COPIES);
+        r->pool.size = 4 * VQ_BURST;
+        r->pool.iov = calloc(r->pool.size, sizeof(*r->pool.iov));
+        if (r->memory == MAP_FAILED || !r->copies || !r->pool.iov)
                 return false;
-        memset(b->copies, 1, copy * COPIES);
-        region = (struct mem_region){ .gpa = GPA, .uva = GPA, .size = b->bytes, .va = b->memory };
-        if (vq_driver_init(&b->drv, load->layout, &b->cfg, b->memory, GPA) < 0 ||
-            mem_map_borrow(&region, 1, &b->map) < 0 || vq_device_init(&b->dev, &b->cfg, b->map, &why) < 0)
+        memset(r->copies, 1, copy * COPIES);
+        region = (struct mem_region){ .gpa = GPA, .uva = GPA, .size = r->bytes, .va = r->memory };
+        if (vq_driver_init(&r->drv, load->layout, &r->cfg, r->memory, GPA) < 0 ||
+            mem_map_borrow(&region, 1, &r->map) < 0 || vq_device_init(&r->dev, &r->cfg, r->map, &why) < 0)
                 return false;
-        vq_driver_call_disable(&b->drv);
-        vq_device_kick_disable(&b->dev);
+        vq_driver_call_disable(&r->drv);
+        vq_device_kick_disable(&r->dev);
         return true;
 }
 
-static void done(struct bench *b)
+struct rings *rings_new(const struct rings_load *load)
 {
-        vq_device_done(&b->dev);
-        vq_driver_done(&b->drv);
-        mem_map_put(b->map);
-        free(b->pool.iov);
-        free(b->copies);
-        if (b->memory != MAP_FAILED)
-                munmap(b->memory, b->bytes);
+        struct rings *r = aligned_alloc(CACHE_LINE, sizeof(*r));
+
+        if (r && !start(r, load)) {
+                rings_free(r);
+                r = NULL;
+        }
+        return r;
+}
+
+void rings_free(struct rings *r)
+{
+        if (!r)
+                return;
+        vq_device_done(&r->dev);
+        vq_driver_done(&r->drv);
+        mem_map_put(r->map);
+        free(r->pool.iov);
+        free(r->copies);
+        if (r->memory != MAP_FAILED)
+                munmap(r->memory, r->bytes);
+        free(r);
 }
 
 /* ---- one step of each half ---- */
 
-static unsigned drive(struct bench *b)
+unsigned rings_drive(struct rings *r)
 {
         struct vq_used used[VQ_BURST];
-        int got = vq_driver_reap(&b->drv, used, VQ_BURST);
-        unsigned n = MIN((unsigned)BURST, vq_driver_free(&b->drv));
+        int got = vq_driver_reap(&r->drv, used, VQ_BURST);
+        unsigned n = MIN(r->load.burst, vq_driver_free(&r->drv));
 
         check(got >= 0);
-        b->reaped += (unsigned)got;
+        r->reaped += (unsigned)got;
         for (unsigned i = 0; i < n; i++) {
-                const struct vq_piece piece = { GPA + b->slots + b->slot * b->next_slot, (uint32_t)b->slot };
+                const struct vq_piece piece = { GPA + r->slots + r->slot * r->next_slot, (uint32_t)r->slot };
 
-                b->next_slot = (b->next_slot + 1) & (b->load->entries - 1);
-                check(vq_driver_add(&b->drv, &piece, !b->load->rx, b->load->rx, b) == 0);
+                r->next_slot = (r->next_slot + 1) & (r->load.entries - 1);
+                check(vq_driver_add(&r->drv, &piece, !r->load.rx, r->load.rx, r) == 0);
         }
-        vq_driver_publish(&b->drv);
-        b->kicks += vq_driver_kick_needed(&b->drv);
+        vq_driver_publish(&r->drv);
+        r->kicks += vq_driver_kick_needed(&r->drv);
         return n + (unsigned)got;
 }
 
-static void copy(struct bench *b, void *piece)
+static void copy(struct rings *r, void *piece)
 {
-        uint8_t *own = b->copies + ALIGN_UP(b->load->size, CACHE_LINE) * b->next_copy;
+        uint8_t *own = r->copies + ALIGN_UP(r->load.size, CACHE_LINE) * r->next_copy;
 
-        b->next_copy = (b->next_copy + 1) & (COPIES - 1);
-        if (b->load->rx)
-                memcpy(piece, own, b->load->size);
+        r->next_copy = (r->next_copy + 1) & (COPIES - 1);
+        if (r->load.rx)
+                memcpy(piece, own, r->load.size);
         else
-                memcpy(own, piece, b->load->size);
+                memcpy(own, piece, r->load.size);
 }
 
-static unsigned serve(struct bench *b)
+unsigned rings_serve(struct rings *r)
 {
         int n;
 
-        b->pool.used = 0;
-        n = vq_device_pop(&b->dev, &b->pool, b->chains, BURST);
+        r->pool.used = 0;
+        n = vq_device_pop(&r->dev, &r->pool, r->chains, r->load.burst);
         check(n >= 0);
         if (!n)
                 return 0;
         for (int i = 0; i < n; i++) {
-                if (b->load->size)
-                        copy(b, b->chains[i].iov[0].iov_base);
-                b->chains[i].written = b->chains[i].len_in;
+                if (r->load.size)
+                        copy(r, r->chains[i].iov[0].iov_base);
+                r->chains[i].written = r->chains[i].len_in;
         }
-        vq_device_push(&b->dev, b->chains, (unsigned)n);
-        vq_device_publish(&b->dev);
-        b->calls += vq_device_call_needed(&b->dev);
-        b->served += (unsigned)n;
+        vq_device_push(&r->dev, r->chains, (unsigned)n);
+        vq_device_publish(&r->dev);
+        r->calls += vq_device_call_needed(&r->dev);
         return (unsigned)n;
+}
+
+void rings_prime(struct rings *r)
+{
+        unsigned wanted = r->load.rx ? r->load.entries : r->load.entries / 2;
+
+        for (unsigned n = 0, more = 1; n < wanted && more; n += more)
+                more = rings_drive(r);
 }
 
 /* ---- speed ---- */
@@ -154,46 +172,58 @@ static void pin(int cpu)
 
 static void *serve_all(void *arg)
 {
-        struct bench *b = arg;
+        struct rings *r = arg;
 
-        pin(b->cpu);
-        while (!load_relaxed(&b->over))
-                if (!serve(b))
+        pin(1);
+        while (!load_relaxed(&r->over))
+                if (!rings_serve(r))
                         cpu_relax();
         return NULL;
 }
 
-double rings_speed(const struct rings_load *load, unsigned ms)
+static void drive_all(struct rings *r, bool alone, uint64_t packets, uint64_t ns,
+                      struct rings_speed *ret_speed)
 {
-        struct bench *b = aligned_alloc(CACHE_LINE, sizeof(*b));
-        double mpps = NAN;
+        uint64_t begun = clock_now(), before = r->reaped, now;
+
+        do {
+                for (unsigned i = 0; i < LOOK_EVERY; i++) {
+                        if (alone)
+                                rings_serve(r);
+                        if (!rings_drive(r))
+                                cpu_relax();
+                }
+                now = clock_now();
+        } while (r->reaped - before < packets && now - begun < ns);
+        *ret_speed = (struct rings_speed){ .packets = r->reaped - before, .ns = now - begun };
+}
+
+bool rings_speed(const struct rings_load *load, unsigned threads, uint64_t packets, uint64_t ns,
+                 struct rings_speed *ret_speed)
+{
+        struct rings *r = rings_new(load);
         cpu_set_t before;
         pthread_t thread;
+        bool good = r;
 
-        if (!b)
-                return NAN;
         CPU_ZERO(&before);
         sched_getaffinity(0, sizeof(before), &before);
-        b->cpu = 0;
-        if (start(b, load) && pthread_create(&thread, NULL, serve_all, b) == 0) {
-                uint64_t begun = clock_now(), until = begun + ms * NSEC_PER_MSEC, now;
-
-                b->cpu = 1;
-                pin(0);
-                do {
-                        for (unsigned i = 0; i < LOOK_EVERY; i++)
-                                if (!drive(b))
-                                        cpu_relax();
-                        now = clock_now();
-                } while (now < until);
-                mpps = (double)b->reaped * 1e3 / (double)(now - begun);
-                store_relaxed(&b->over, true);
-                pthread_join(thread, NULL);
-                sched_setaffinity(0, sizeof(before), &before);
+        pin(0);
+        if (good)
+                rings_prime(r);
+        if (good && threads > 1)
+                good = pthread_create(&thread, NULL, serve_all, r) == 0;
+        if (good) {
+                drive_all(r, threads == 1, packets, ns, ret_speed);
+                store_relaxed(&r->over, true);
+                if (threads > 1)
+                        pthread_join(thread, NULL);
+                ret_speed->kicks = r->kicks;
+                ret_speed->calls = r->calls;
         }
-        done(b);
-        free(b);
-        return mpps;
+        sched_setaffinity(0, sizeof(before), &before);
+        rings_free(r);
+        return good;
 }
 
 /* ---- instructions ---- */
@@ -203,22 +233,21 @@ enum { NOTHING, DRIVER, DEVICE, WHAT_COUNT };
 /* The process that is counted: between two stops lies what is to be counted. */
 _Noreturn static void do_and_stop(const struct rings_load *load, unsigned what)
 {
-        static struct bench b;
+        struct rings *r = rings_new(load);
 
-        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0 || !start(&b, load))
+        if (!r || ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
                 _exit(1);
-        for (unsigned i = 0; i < load->entries / BURST / 2; i++)
-                drive(&b); /* half full, as a ring is on average */
+        rings_prime(r);
         for (unsigned i = 0; i < COUNT_BURSTS; i++) {
                 if (what != DEVICE)
-                        serve(&b);
+                        rings_serve(r);
                 else
-                        drive(&b);
+                        rings_drive(r);
                 raise(SIGSTOP);
                 if (what == DRIVER)
-                        drive(&b);
+                        rings_drive(r);
                 else if (what == DEVICE)
-                        serve(&b);
+                        rings_serve(r);
                 raise(SIGSTOP);
         }
         _exit(0);
@@ -260,12 +289,13 @@ static bool count(const struct rings_load *load, unsigned what, uint64_t *ret_co
 
 bool rings_instructions(const struct rings_load *load, double *ret_driver, double *ret_device)
 {
+        unsigned burst = load->burst ? load->burst : RINGS_BURST;
         uint64_t counts[WHAT_COUNT];
 
         for (unsigned what = 0; what < WHAT_COUNT; what++)
                 if (!count(load, what, &counts[what]))
                         return false;
-        *ret_driver = (double)(counts[DRIVER] - counts[NOTHING]) / (COUNT_BURSTS * BURST);
-        *ret_device = (double)(counts[DEVICE] - counts[NOTHING]) / (COUNT_BURSTS * BURST);
+        *ret_driver = (double)(counts[DRIVER] - counts[NOTHING]) / (COUNT_BURSTS * burst);
+        *ret_device = (double)(counts[DEVICE] - counts[NOTHING]) / (COUNT_BURSTS * burst);
         return true;
 }
