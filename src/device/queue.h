@@ -88,7 +88,7 @@ struct dev_run {
         unsigned packets;   /* handled, discarded ones too: what a turn is measured in */
         unsigned published; /* of these, visible to the driver */
         unsigned ndesc;     /* ring entries that this took */
-        uint32_t bytes;
+        uint32_t bytes;     /* and each segment that was made of a frame as DEV_TURN_BYTES / DEV_TURN */
 };
 
 struct dev_queue {
@@ -117,7 +117,7 @@ struct dev_queue {
         bool watched;     /* its fds are in the worker's epoll set */
         unsigned burst;   /* chains that the next tx burst pops */
         unsigned rewound; /* chains that were popped and put back: they are known, but no news to the ring */
-        unsigned segments_sent; /* of the frame at the ring's head, which the port took in part */
+        unsigned segments_sent; /* of the frame at the ring's head, which has left in part */
         unsigned held_desc;     /* ring entries published since the last call */
         struct coalesce coalesce;
         struct polling polling;

@@ -177,11 +177,16 @@ static bool send_plain(struct dev_queue *q, struct vw_net_hdr hdr, uint8_t *fram
         };
         struct vw_pkt pkt = { .iov = &iov[1], .n_iov = 1, .len = len, .hdr = hdr };
 
-        return vw_port_tx(q->lane->port, q->lane->index, &pkt, 1, ret_result) == 1;
+        if (vw_port_tx(q->lane->port, q->lane->index, &pkt, 1, ret_result) == 1)
+                return true;
+        port_is_full(q);
+        return false;
 }
 
-/* Makes up in software what the port lacks.  A frame that the port took in part is begun again and goes on where it was. */
-static bool send_segments(struct dev_queue *q, const struct vw_net_hdr *hdr, uint32_t len, int *ret_result)
+/* Makes up in software what the port lacks.  A frame that the port took in part, or that is more than a turn's work, is begun again
+ * and goes on where it was.  A turn is charged for each segment as for a frame. */
+static bool send_segments(struct dev_queue *q, const struct vw_net_hdr *hdr, uint32_t len,
+                          struct dev_run *run, int *ret_result)
 {
         struct dev_worker *w = q->worker;
         struct net_offload made;
@@ -196,8 +201,11 @@ static bool send_segments(struct dev_queue *q, const struct vw_net_hdr *hdr, uin
 
                 if (i++ < q->segments_sent)
                         continue;
+                if (run->bytes >= DEV_TURN_BYTES)
+                        return false;
                 if (!send_plain(q, (struct vw_net_hdr){ 0 }, w->segment, n, &result))
                         return false;
+                run->bytes += DEV_TURN_BYTES / DEV_TURN;
                 q->segments_sent = i;
                 if (result < 0)
                         *ret_result = result;
@@ -206,8 +214,8 @@ static bool send_segments(struct dev_queue *q, const struct vw_net_hdr *hdr, uin
         return true;
 }
 
-/* Chain i through private memory.  Checked again, for this is another copy.  False: the port is full. */
-static bool send_alone(struct dev_queue *q, struct tx_burst *b, unsigned i, uint64_t now)
+/* Chain i through private memory.  Checked again, for this is another copy.  False: not done yet. */
+static bool send_alone(struct dev_queue *q, struct tx_burst *b, unsigned i, struct dev_run *run)
 {
         const struct vw_pkt *pkt = &b->pkts[b->n_pkts]; /* as laid out, though not counted */
         struct dev_worker *w = q->worker;
@@ -221,15 +229,12 @@ static bool send_alone(struct dev_queue *q, struct tx_burst *b, unsigned i, uint
         if (b->verdict[i] != VW_DROP_NONE)
                 return true;
         if (net_offloads_asked(&hdr) & ~load_relaxed(&q->dev->port_tx_offloads))
-                sent = send_segments(q, &hdr, len, &result);
+                sent = send_segments(q, &hdr, len, run, &result);
         else
                 sent = send_plain(q, hdr, w->frame, len, &result);
-        if (!sent) {
-                port_is_full(q);
-                return false;
-        }
-        b->verdict[i] = (uint8_t)port_verdict(q, result, now);
-        return true;
+        if (sent)
+                b->verdict[i] = (uint8_t)port_verdict(q, result, run->now);
+        return sent;
 }
 
 /* ---- the burst ---- */
@@ -303,7 +308,7 @@ int dev_tx_run(struct dev_queue *q, struct dev_run *run)
         popped = (unsigned)n;
         if (likely(q->enabled)) {
                 laid = lay_out_burst(q, b, popped, &alone);
-                done = alone ? send_alone(q, b, 0, run->now) : send_burst(q, b, laid, run->now);
+                done = alone ? send_alone(q, b, 0, run) : send_burst(q, b, laid, run->now);
                 q->burst = laid < popped ? MAX(done, 1u) : MIN(2 * q->burst, (unsigned)DEV_BURST);
         } else {
                 done = discard(b, popped);

@@ -240,6 +240,14 @@ static bool gso_matches(const struct vw_net_hdr *hdr, unsigned type, const struc
         return hdr->csum_start == at->l4 && hdr->csum_offset == (tcp ? NET_TCP_CSUM_OFF : NET_UDP_CSUM_OFF);
 }
 
+/* Nobody honest cuts finer: a TCP segment is 48 bytes of options and payload at the least, where 40 may be options, and UDP senders are
+ * allowed 128 datagrams at once (both are Linux's limits, wider than others').  Without a limit one frame is 65,000 segments. */
+static bool gso_too_fine(unsigned type, uint16_t gso_size, uint32_t payload)
+{
+        return type == VW_GSO_TCPV4 || type == VW_GSO_TCPV6 ? gso_size < NET_TCP_GSO_LEAST
+                                                            : payload > NET_UDP_GSO_MOST * gso_size;
+}
+
 static enum vw_drop check_gso(const struct vw_net_hdr *hdr, uint32_t len, const struct net_layout *at,
                               uint64_t features, const struct rights *rights)
 {
@@ -253,7 +261,7 @@ static enum vw_drop check_gso(const struct vw_net_hdr *hdr, uint32_t len, const 
                 return VW_DROP_BAD_GSO;
         if (!(features & right) || (ecn && !(features & rights->ecn)))
                 return VW_DROP_NOT_NEGOTIATED;
-        if (!gso_matches(hdr, type, at, len))
+        if (!gso_matches(hdr, type, at, len) || gso_too_fine(type, hdr->gso_size, len - at->end))
                 return VW_DROP_BAD_GSO;
         return VW_DROP_NONE;
 }

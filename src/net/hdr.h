@@ -11,13 +11,16 @@
 void net_hdr_decode(const uint8_t *bytes, unsigned len, struct vw_net_hdr *ret_hdr);
 void net_hdr_encode(const struct vw_net_hdr *hdr, unsigned len, uint8_t *bytes);
 
-#define NET_ETH_LEN      14
-#define NET_VLAN_LEN     4
-#define NET_VLAN_TAGS    2  /* read through; a third is somebody else's protocol */
-#define NET_TCP_CSUM_OFF 16 /* of the checksum in the TCP header */
-#define NET_UDP_CSUM_OFF 6
-#define NET_TYPE_IPV4    0x0800
-#define NET_TYPE_IPV6    0x86dd
+#define NET_ETH_LEN       14
+#define NET_VLAN_LEN      4
+#define NET_VLAN_TAGS     2  /* read through; a third is somebody else's protocol */
+#define NET_TCP_CSUM_OFF  16 /* of the checksum in the TCP header */
+#define NET_UDP_CSUM_OFF  6
+#define NET_TYPE_IPV4     0x0800
+#define NET_TYPE_IPV6     0x86dd
+
+#define NET_TCP_GSO_LEAST 8u   /* bytes of payload in a segment */
+#define NET_UDP_GSO_MOST  128u /* datagrams made of one frame */
 
 /* Enough for Ethernet, two VLAN tags, IPv6 with some extension headers, TCP with all options. */
 #define NET_HEADERS_MAX 256

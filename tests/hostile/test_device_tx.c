@@ -213,6 +213,33 @@ TEST(hostile_tx, segmentation_without_sense_is_bad)
         end();
 }
 
+/* hostile E05: a frame may not become 65,000 of them */
+TEST(hostile_tx, segments_finer_than_anybody_honest_cuts_are_bad)
+{
+        static const struct {
+                const struct frame_spec *spec;
+                uint8_t type;
+                uint16_t size; /* the finest */
+        } of[] = {
+                {&tcp4,  VW_GSO_TCPV4,  8             },
+                { &tcp6, VW_GSO_TCPV6,  8             },
+                { &udp4, VW_GSO_UDP_L4, 3000 / 128 + 1},
+        };
+
+        begin(OFFLOADS, VW_OFFLOAD_ALL);
+        for (unsigned i = 0; i < ARRAY_SIZE(of); i++) {
+                uint32_t len = honest(of[i].spec, of[i].type);
+
+                hdr.gso_size = 1;
+                send_frame(len, &hdr, VW_DROP_BAD_GSO, NULL);
+                hdr.gso_size = of[i].size - 1;
+                send_frame(len, &hdr, VW_DROP_BAD_GSO, NULL);
+                hdr.gso_size = of[i].size;
+                expect_sent(len);
+        }
+        end();
+}
+
 /* hostile E06 */
 TEST(hostile_tx, what_was_not_negotiated_is_not_done)
 {

@@ -227,7 +227,7 @@ TEST(device_tx, drops_headers_that_lie_and_forwards_no_reserved_bits)
 }
 
 /* What a port lacks is made up: each frame that comes out is whole, and one in the ring is one packet. */
-static void made_up(const struct frame_spec *spec, uint8_t gso_type)
+static void made_up(const struct frame_spec *spec, uint8_t gso_type, uint16_t gso_size)
 {
         static uint8_t frame[66000], got[66000];
         struct vw_net_hdr hdr, seen;
@@ -238,7 +238,7 @@ static void made_up(const struct frame_spec *spec, uint8_t gso_type)
 
         begin_on(0, OFFLOADS | F(host_uso), 64);
         hdr.gso_type = gso_type;
-        hdr.gso_size = gso_type ? 1400 : 0;
+        hdr.gso_size = gso_size;
         EXPECT(front_send(&f, 0, frame, len, &hdr));
         front_kick(&f, 1);
         while (bytes < spec->payload) {
@@ -261,13 +261,20 @@ static void made_up(const struct frame_spec *spec, uint8_t gso_type)
 TEST(device_tx, makes_up_in_software_what_the_port_lacks)
 {
         made_up(&(struct frame_spec){ .proto = IPPROTO_TCP, .payload = 60000, .partial = true, .seed = 3 },
-                VW_GSO_TCPV4);
+                VW_GSO_TCPV4, 1400);
         made_up(&(struct frame_spec){ .proto = IPPROTO_TCP, .v6 = true, .payload = 30000, .partial = true },
-                VW_GSO_TCPV6);
+                VW_GSO_TCPV6, 1400);
         made_up(&(struct frame_spec){ .proto = IPPROTO_UDP, .payload = 10000, .partial = true },
-                VW_GSO_UDP_L4);
+                VW_GSO_UDP_L4, 1400);
         made_up(&(struct frame_spec){ .proto = IPPROTO_UDP, .v6 = true, .payload = 900, .partial = true },
-                VW_GSO_NONE);
+                VW_GSO_NONE, 0);
+}
+
+/* hostile E06, N01: thousands of segments are the work of many turns */
+TEST(device_tx, goes_on_in_the_next_turn_with_a_frame_that_is_cut_very_fine)
+{
+        made_up(&(struct frame_spec){ .proto = IPPROTO_TCP, .payload = 60000, .partial = true, .seed = 3 },
+                VW_GSO_TCPV4, 8);
 }
 
 /* T-VH-05, hostile J04 */
