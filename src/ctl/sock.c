@@ -7,12 +7,16 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
-#define BACKLOG 16 /* clients that connect in one turn of the loop */
+#define BACKLOG     16  /* clients that connect in one turn of the loop */
+#define LOCK_TRIES  500 /* a lock that somebody keeps for that many milliseconds is not ours to wait for */
+#define LOCK_TRY_NS 1000000
 
 static char why[320];
 
@@ -54,6 +58,26 @@ static int try_connect(const struct sockaddr_un *addr, int flags)
         r = -errno;
         close(fd);
         return r;
+}
+
+/* Between its bind() and its listen() a socket looks like a stale one, and of two processes that find one stale the second would remove
+ * what the first has made.  So whoever makes a socket has its directory locked: nothing is left behind, whatever happens.  -1: no lock
+ * is to be had here, and only the race is lost. */
+static int lock_directory(const char *path)
+{
+        const char *slash = strrchr(path, '/');
+        char dir[sizeof(((struct sockaddr_un *)0)->sun_path)] = ".";
+        int fd;
+
+        if (slash)
+                snprintf(dir, sizeof(dir), "%.*s", (int)(slash == path ? 1 : slash - path), path);
+        fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        for (unsigned i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+                if (i == LOCK_TRIES || errno != EWOULDBLOCK)
+                        break;
+                nanosleep(&(struct timespec){ .tv_nsec = LOCK_TRY_NS }, NULL);
+        }
+        return fd;
 }
 
 /* Removes what stands at the path if it is a socket of ours that nobody listens on. */
@@ -98,21 +122,19 @@ static int bind_with_mode(int fd, const struct sockaddr_un *addr, mode_t mode, g
         return r;
 }
 
-int sock_listen(struct sock_listener *l, const char *path, mode_t mode, gid_t group, const char **ret_why)
+static int listen_at(struct sock_listener *l, const struct sockaddr_un *addr, mode_t mode, gid_t group,
+                     const char **ret_why)
 {
-        struct sockaddr_un addr;
+        const char *path = addr->sun_path;
         struct stat st = { 0 };
-        int fd, r = make_address(path, &addr, ret_why);
+        int fd, r = clear_path(addr, ret_why);
 
-        if (r < 0)
-                return r;
-        r = clear_path(&addr, ret_why);
         if (r < 0)
                 return r;
         fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0)
                 return refuse(-errno, ret_why, "%s: no socket: %s", path, strerror(errno));
-        r = bind_with_mode(fd, &addr, mode, group);
+        r = bind_with_mode(fd, addr, mode, group);
         if (r == 0 && (lstat(path, &st) < 0 || listen(fd, BACKLOG) < 0)) {
                 r = -errno;
                 unlink(path);
@@ -126,6 +148,20 @@ int sock_listen(struct sock_listener *l, const char *path, mode_t mode, gid_t gr
         l->dev = st.st_dev;
         l->ino = st.st_ino;
         return 0;
+}
+
+int sock_listen(struct sock_listener *l, const char *path, mode_t mode, gid_t group, const char **ret_why)
+{
+        struct sockaddr_un addr;
+        int lock, r = make_address(path, &addr, ret_why);
+
+        if (r < 0)
+                return r;
+        lock = lock_directory(path);
+        r = listen_at(l, &addr, mode, group, ret_why);
+        if (lock >= 0)
+                close(lock);
+        return r;
 }
 
 void sock_inherit(struct sock_listener *l, int fd)

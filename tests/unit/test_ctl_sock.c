@@ -8,9 +8,12 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "ctl/sock.h"
+#include "scale.h"
 
 static const char *fresh_path(void)
 {
@@ -70,6 +73,65 @@ TEST(ctl_sock, a_stale_socket_is_replaced)
         EXPECT_EQ(sock_listen(&l, path, 0600, (gid_t)-1, &why), 0);
         close(stale.spare);
         sock_close(&l);
+}
+
+/* One of many processes that start at the same moment: 0 if it listens.  It does so until all have tried. */
+static int rival(const char *path, int start, int tried, int over)
+{
+        struct sock_listener l = SOCK_LISTENER_NONE;
+        const char *why;
+        char byte = 0;
+        int r;
+
+        if (read(start, &byte, 1) != 0)
+                return 2;
+        r = sock_listen(&l, path, 0600, (gid_t)-1, &why);
+        if (write(tried, &byte, 1) != 1 || read(over, &byte, 1) != 0)
+                return 2;
+        return r < 0;
+}
+
+TEST(ctl_sock, of_many_that_replace_a_stale_socket_one_succeeds)
+{
+        enum { RIVALS = 8 };
+        const unsigned rounds = (unsigned)test_scale(50, 2000);
+        const char *path = fresh_path(), *why;
+
+        for (unsigned round = 0; round < rounds; round++) {
+                int start[2], tried[2], over[2], status;
+                struct sock_listener stale;
+                unsigned winners = 0;
+                pid_t pid[RIVALS];
+                char bytes[RIVALS];
+
+                EXPECT_EQ(sock_listen(&stale, path, 0600, (gid_t)-1, &why), 0);
+                close(stale.fd);
+                close(stale.spare);
+                EXPECT(pipe(start) == 0 && pipe(tried) == 0 && pipe(over) == 0);
+                for (unsigned i = 0; i < RIVALS; i++) {
+                        pid[i] = fork();
+                        if (pid[i] == 0) {
+                                close(start[1]);
+                                close(over[1]);
+                                _exit(rival(path, start[0], tried[1], over[0]));
+                        }
+                }
+                close(start[0]);
+                close(start[1]); /* now */
+                for (unsigned i = 0; i < RIVALS; i++)
+                        EXPECT_EQ(read(tried[0], &bytes[i], 1), 1);
+                close(over[0]);
+                close(over[1]);
+                for (unsigned i = 0; i < RIVALS; i++) {
+                        EXPECT_EQ(waitpid(pid[i], &status, 0), pid[i]);
+                        EXPECT(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+                        winners += WEXITSTATUS(status) == 0;
+                }
+                close(tried[0]);
+                close(tried[1]);
+                EXPECT_EQ(winners, 1);
+                unlink(path);
+        }
 }
 
 TEST(ctl_sock, a_socket_in_use_is_refused)
@@ -158,7 +220,7 @@ TEST(ctl_sock, a_client_is_turned_away_when_there_are_no_more_fds)
         client = sock_connect(path, &why);
         EXPECT(client >= 0);
         EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-        few = (struct rlimit){ .rlim_cur = (rlim_t)client + 1, .rlim_max = before.rlim_max };
+        few = (struct rlimit){ .rlim_cur = (rlim_t)MAX(client, l.spare) + 1, .rlim_max = before.rlim_max };
         EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
         served = sock_accept(&l);
         EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
