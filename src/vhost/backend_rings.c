@@ -70,6 +70,17 @@ static void stop(struct vu_backend *be, struct vu_vring *v)
         v->running = false;
 }
 
+/* As it was before a change that the device refused.  Should it refuse this too, the ring waits for the front end to set it up. */
+static void restart(struct vu_backend *be, struct vu_vring *v)
+{
+        const char *rule = be->rule;
+
+        if (start(be, v) < 0)
+                log_limited(&be->unready, clock_now(), VW_LOG_WARN, "vhost",
+                            "ring stopped vring=%u why=\"%s\"", index_of(be, v), be->rule);
+        be->rule = rule;
+}
+
 static void set_kick(struct vu_vring *v, bool has, int fd)
 {
         if (v->kick >= 0)
@@ -255,6 +266,7 @@ int vu_on_vring_kick(struct vu_backend *be, struct vu_msg *msg)
 {
         struct vu_vring *v = &be->vring[msg->u64 & VU_VRING_INDEX_MASK], changed;
         int fd, old = v->kick, r = take_notifier(be, msg, O_RDONLY, &fd);
+        bool was_running = v->running;
 
         if (r < 0)
                 return r;
@@ -263,8 +275,11 @@ int vu_on_vring_kick(struct vu_backend *be, struct vu_msg *msg)
         changed.kick = fd;
         changed.has_kick = true;
         r = adopt(be, v, &changed);
-        if (r < 0)
+        if (r < 0) {
                 old = fd; /* it is the new one that goes */
+                if (was_running)
+                        restart(be, v);
+        }
         if (old >= 0)
                 close(old);
         return r;

@@ -61,11 +61,14 @@ static int vring_start(void *ctx, unsigned index, const struct vq_config *cfg, i
 {
         struct mock_device *d = ctx;
         struct mock_vring *v = &d->vring[index];
+        int error = d->start_error;
 
         EXPECT(index < MOCK_VRINGS && !v->running);
         *ret_why = "the test says so";
-        if (d->start_error)
-                return d->start_error;
+        if (d->fails_once)
+                d->start_error = 0;
+        if (error)
+                return error;
         *ret_why = "not aligned";
         if (cfg->desc % 16 || cfg->avail % 2 || cfg->used % 4)
                 return -EINVAL;

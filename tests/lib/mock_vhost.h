@@ -22,6 +22,7 @@ struct mock_device {
         /* set by the test */
         uint64_t offered;
         int start_error, map_error; /* what vring_start and set_map answer */
+        bool fails_once;            /* start_error is the answer to one start only */
         uint32_t stop_base;
         uint32_t config_size;
         bool config_writable;

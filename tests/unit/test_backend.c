@@ -350,6 +350,29 @@ TEST(backend, undoes_a_message_when_the_device_refuses_the_ring_that_it_complete
         close(kick);
 }
 
+TEST(backend, goes_on_with_the_old_kick_fd_when_the_device_refuses_a_new_one)
+{
+        int memory, old, kick = eventfd(0, EFD_CLOEXEC);
+        struct mock_session s;
+
+        mock_open(&s, ALL);
+        memory = mock_hello_with_memory(&s, ALL, 4);
+        mock_ring_up(&s, 0);
+        old = s.dev.vring[0].kick;
+        s.dev.stop_base = 7;
+        s.dev.start_error = -EINVAL;
+        s.dev.fails_once = true;
+        EXPECT_EQ(mock_u64_fd(&s, VHOST_USER_SET_VRING_KICK, 0, kick), REFUSED);
+        EXPECT(s.dev.vring[0].running);
+        EXPECT_EQ(s.dev.vring[0].kick, old);
+        EXPECT_EQ(s.dev.vring[0].cfg.base, 7);
+        EXPECT_EQ(mock_u64_fd(&s, VHOST_USER_SET_VRING_KICK, 0, kick), ACCEPTED);
+        EXPECT(s.dev.vring[0].running && s.dev.vring[0].kick != old);
+        close(memory);
+        mock_close(&s);
+        close(kick);
+}
+
 TEST(backend, swaps_the_table_under_running_rings_through_the_device)
 {
         struct vhost_user_region more = { .guest_addr = UINT64_C(1) << 32,
