@@ -64,6 +64,8 @@ void log_limited(struct log_limit *limit, uint64_t now, enum vw_log_level level,
         }
         if (limit->lines == LOG_LINES_PER_SECOND) {
                 limit->suppressed++;
+                limit->level = level;
+                limit->component = component;
                 return;
         }
         limit->lines++;
@@ -71,4 +73,18 @@ void log_limited(struct log_limit *limit, uint64_t now, enum vw_log_level level,
         emit(level, component, fmt, ap, limit->suppressed);
         va_end(ap);
         limit->suppressed = 0;
+}
+
+uint64_t log_settle(struct log_limit *limit, uint64_t now)
+{
+        uint64_t over = limit->window * NSEC_PER_SEC; /* its second */
+
+        if (!limit->suppressed)
+                return NEVER;
+        if (now < over)
+                return over;
+        log_line(limit->level, limit->component, "lines like the last were held back suppressed=%" PRIu64,
+                 limit->suppressed);
+        limit->suppressed = 0;
+        return NEVER;
 }

@@ -23,9 +23,15 @@ struct log_limit {
         uint64_t window;     /* second in which `lines` were let through */
         uint64_t suppressed; /* since the last line that went out */
         unsigned lines;
+        enum vw_log_level level; /* of what was held back */
+        const char *component;
 };
 
 #define LOG_LINES_PER_SECOND 10 /* of one reason; enough to see a pattern, too few to fill a disk */
 
 void log_limited(struct log_limit *limit, uint64_t now, enum vw_log_level level, const char *component,
                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+/* Says how many lines were held back, if there are any and their second is over, for a reason that has not come again.  Returns when to
+ * ask again, NEVER if there is nothing to say.  `now` of NEVER: at once, since `limit` goes. */
+uint64_t log_settle(struct log_limit *limit, uint64_t now);

@@ -273,6 +273,9 @@ void vw_device_free(struct vw_device *dev)
                 vw_device_trace(dev, -1);
         for (unsigned i = 0; dev->workers && i < dev->n_workers; i++)
                 dev_worker_stop(&dev->workers[i]);
+        for (unsigned i = 0; dev->queues && i < dev->n_vrings; i++)
+                log_settle(&dev->queues[i].limit, NEVER);
+        log_settle(&dev->departures, NEVER);
         evloop_free(dev->loop);
         if (dev->news >= 0)
                 close(dev->news);

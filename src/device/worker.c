@@ -255,6 +255,7 @@ static uint64_t settle_deadlines(struct dev_worker *w, uint64_t now)
                 if (coalesce_expire(&q->coalesce, now))
                         dev_queue_release(q);
                 nearest = MIN(nearest, coalesce_deadline(&q->coalesce));
+                nearest = MIN(nearest, log_settle(&q->limit, now));
                 if (q->kick_fd < 0)
                         nearest = MIN(nearest, now + LOOK_INTERVAL);
                 if (q->kind != VW_RX || !q->was_enabled)

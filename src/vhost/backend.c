@@ -464,6 +464,8 @@ void vu_backend_free(struct vu_backend *be)
                 be->ops->set_map(be->ctx, NULL);
         mem_map_put(be->map);
         be->ops->reset(be->ctx);
+        log_settle(&be->refusals, NEVER);
+        log_settle(&be->unready, NEVER);
         vu_msg_done(&be->reader);
         if (be->backend_req >= 0)
                 close(be->backend_req);

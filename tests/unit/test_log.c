@@ -76,6 +76,24 @@ TEST(log, ten_lines_a_second_then_one_with_the_number_suppressed)
         EXPECT_STR(seen.text, "bad descriptor id=8");
 }
 
+/* hostile N05 */
+TEST(log, what_was_held_back_is_told_though_nothing_comes_after_it)
+{
+        struct log_limit limit = { 0 };
+
+        start(VW_LOG_INFO);
+        EXPECT(log_settle(&limit, NEVER) == NEVER);
+        for (unsigned i = 0; i < 25; i++)
+                log_limited(&limit, NSEC_PER_SEC + i, VW_LOG_WARN, "ring", "bad descriptor id=%u", i);
+        EXPECT(log_settle(&limit, NSEC_PER_SEC + 25) == 2 * NSEC_PER_SEC);
+        EXPECT_EQ(seen.lines, 10);
+        EXPECT(log_settle(&limit, 2 * NSEC_PER_SEC) == NEVER);
+        EXPECT_EQ(seen.lines, 11);
+        EXPECT_STR(seen.text, "lines like the last were held back suppressed=15");
+        EXPECT(log_settle(&limit, NEVER) == NEVER);
+        EXPECT_EQ(seen.lines, 11);
+}
+
 TEST(log, each_reason_has_a_limit_of_its_own)
 {
         struct log_limit a = { 0 }, b = { 0 };
