@@ -94,7 +94,7 @@ static int rival(const char *path, int start, int tried, int over)
 TEST(ctl_sock, of_many_that_replace_a_stale_socket_one_succeeds)
 {
         enum { RIVALS = 8 };
-        const unsigned rounds = (unsigned)test_scale(50, 2000);
+        const unsigned rounds = (unsigned)test_scale(300, 5000);
         const char *path = fresh_path(), *why;
 
         for (unsigned round = 0; round < rounds; round++) {
