@@ -12,7 +12,7 @@ enum { RING_AUTO, RING_SPLIT, RING_PACKED };
 static struct driver_options {
         bool server;
         unsigned queue_size, ctrl_timeout_ms, watchdog_ms;
-        int ring, tx_mode, clean_tx_from_rx, shared_interrupt, kick, bql, rx_buffers;
+        int ring, tx_mode, clean_tx_from_rx, shared_interrupt, tx_interrupts, kick, bql, rx_buffers;
 } options = {
         .queue_size = 256, .ctrl_timeout_ms = 1000, .watchdog_ms = 5000, .clean_tx_from_rx = -1, .bql = 1
 };
@@ -20,6 +20,7 @@ static struct driver_options {
 static const char *const ring_words[] = { "auto", "split", "packed", NULL };
 static const char *const tx_mode_words[] = { "napi", "orphan", NULL };
 static const char *const switch_words[] = { "off", "on", NULL };
+static const char *const interrupt_words[] = { "lazy", "eager", NULL };
 static const char *const kick_words[] = { "burst", "each", NULL };
 static const char *const buffer_words[] = { "auto", "mtu", "page", NULL };
 
@@ -36,6 +37,8 @@ static const struct opt rows[] = {
                  "reap tx completions in the rx poll"),
         ROW_WORD(D, shared_interrupt, "shared-interrupt", switch_words, "off",
                  "one interrupt for both queues of a pair instead of one each"),
+        ROW_WORD(D, tx_interrupts, "tx-interrupts", interrupt_words, "lazy",
+                 "in napi mode: for completions that something waits for, or for each"),
         ROW_WORD(D, kick, "kick", kick_words, "burst", "wake the device once a burst, or for each packet"),
         ROW_WORD(D, bql, "bql", switch_words, "on", "byte queue limit"),
         ROW_WORD(D, rx_buffers, "rx-buffers", buffer_words, "auto",
@@ -150,6 +153,7 @@ static void fill_driver_config(struct vw_driver_config *config)
         config->tx_mode = (enum vw_tx_mode)options.tx_mode;
         config->clean_tx_from_rx = options.clean_tx_from_rx;
         config->shared_call = options.shared_interrupt;
+        config->tx_eager = options.tx_interrupts;
         config->kick = (enum vw_kick)options.kick;
         config->bql = options.bql;
         config->rx_buffers = (enum vw_rx_buffers)options.rx_buffers;

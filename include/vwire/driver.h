@@ -76,6 +76,7 @@ struct vw_driver_config {
         /* Completions that no stop, no flow and no want of buffers waits for may be reported so much later, without an interrupt;
          * 0: promptly. */
         uint32_t tx_lazy_us;
+        bool tx_eager; /* in napi mode: ask for an interrupt with the next completion, whoever waits for it */
         bool shared_call; /* one interrupt for rx and tx of a pair instead of one each */
 };
 

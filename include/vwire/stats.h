@@ -180,6 +180,7 @@ VW_API const char *vw_protocol_feature_name(unsigned bit);
         SETTING(TX_MODE, "tx-mode", 0, 1, "napi|orphan", T)                                                  \
         SETTING(CLEAN_TX_FROM_RX, "clean-tx-from-rx", 0, 1, "off|on", R | T)                                 \
         SETTING(SHARED_INTERRUPT, "shared-interrupt", 0, 1, "off|on", R | T)                                 \
+        SETTING(TX_INTERRUPTS, "tx-interrupts", 0, 1, "lazy|eager", T)                                       \
         SETTING(KICK, "kick", 0, 1, "burst|each", T)                                                         \
         SETTING(BQL, "bql", 0, 1, "off|on", T)                                                               \
         SETTING(RX_BUFFERS, "rx-buffers", 0, 2, "auto|mtu|page", R)                                          \

@@ -198,7 +198,8 @@ bool drv_napi_arm(struct drv_pair *p, uint64_t now)
                         work |= drv_rx_pending(rx) || vq_driver_call_enable(&rx->vq);
                 if (tx->inflight && !tx->vq.broken) {
                         if (drv_tx_completion_wanted(p)) {
-                                n->tx_due |= vq_driver_call_enable_delayed(&tx->vq);
+                                n->tx_due |= tx->eager ? vq_driver_call_enable(&tx->vq)
+                                                       : vq_driver_call_enable_delayed(&tx->vq);
                                 work |= n->tx_due;
                         } else if (tx->reap_at == NEVER) {
                                 tx->reap_at = now + reap_delay(p);

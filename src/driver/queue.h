@@ -103,6 +103,7 @@ struct drv_txq {
         enum vw_tx_mode mode;
         int clean_wanted; /* 1, 0; -1: as the mode has it */
         bool clean_from_rx;
+        bool eager; /* every sleep asks for the next completion's interrupt */
         enum vw_kick kick_mode;
         bool bql_wanted;
 

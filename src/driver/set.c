@@ -151,6 +151,9 @@ static void adopt_one(struct drv_pair *p, enum vw_key key, int64_t value)
                 tx->clean_wanted = (int)value;
                 drv_tx_set_mode(p, tx->mode, tx->bql_wanted);
                 break;
+        case VW_KEY_TX_INTERRUPTS:
+                tx->eager = value;
+                break;
         case VW_KEY_KICK:
                 tx->kick_mode = (enum vw_kick)value;
                 break;
@@ -227,6 +230,9 @@ static void read_one(void *arg)
                 break;
         case VW_KEY_SHARED_INTERRUPT:
                 r->value = r->p->napi.shared_call;
+                break;
+        case VW_KEY_TX_INTERRUPTS:
+                r->value = tx->eager;
                 break;
         case VW_KEY_KICK:
                 r->value = tx->kick_mode;

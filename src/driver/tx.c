@@ -140,6 +140,7 @@ int drv_tx_init(struct drv_pair *p)
                 q->free_slot = &q->slots[i];
         }
         q->clean_wanted = c->clean_tx_from_rx;
+        q->eager = c->tx_eager;
         q->kick_mode = c->kick;
         drv_tx_set_mode(p, c->tx_mode, c->bql);
         return 0;
@@ -324,8 +325,8 @@ bool drv_tx_completion_wanted(const struct drv_pair *p)
                 return true;
         if (q->mode == VW_TX_ORPHAN)
                 return false;
-        return !p->drv->config.tx_lazy_us || q->inflight_flows || vq_driver_free(&q->vq) < q->vq.size / 2 ||
-               (q->n_bufs && q->free_buf == TX_NONE);
+        return q->eager || !p->drv->config.tx_lazy_us || q->inflight_flows ||
+               vq_driver_free(&q->vq) < q->vq.size / 2 || (q->n_bufs && q->free_buf == TX_NONE);
 }
 
 /* TX_STOP_* that hold now. */

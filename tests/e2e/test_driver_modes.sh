@@ -11,10 +11,10 @@ device dev --port=loop
 driver drv --socket-path="$TMP/dev.sock" --port=gen:size=300,rate=$RATE,count=$FRAMES
 DRV=$LAST
 check "the driver runs" until_ok 10 running drv
-modes=(napi orphan) switch=(off on) kicks=(burst each) sizes=(auto mtu page)
+modes=(napi orphan) switch=(off on) kicks=(burst each) interrupts=(lazy eager) sizes=(auto mtu page)
 toggle() {
 	local i=$1 s
-	s="tx-mode=${modes[i % 2]} clean-tx-from-rx=${switch[i / 2 % 2]} shared-interrupt=${switch[i / 3 % 2]} kick=${kicks[i / 4 % 2]}"
+	s="tx-mode=${modes[i % 2]} clean-tx-from-rx=${switch[i / 2 % 2]} shared-interrupt=${switch[i / 3 % 2]} kick=${kicks[i / 4 % 2]} tx-interrupts=${interrupts[i / 2 % 2]}"
 	s="$s bql=${switch[i / 5 % 2]} rx-buffers=${sizes[i % 3]} poll-us=$((i % 4 * 20)) tx-usecs=$((i % 3 * 50)) tx-frames=$((i % 3 * 8))"
 	s="$s rx-usecs=$((i % 5 * 20)) rx-frames=$((i % 5 * 4))"
 	ctl drv set $s >"$TMP/set" 2>&1 || { echo "# set $s"; sed 's/^/# /' "$TMP/set"; return 1; }

@@ -38,6 +38,7 @@ TEST(settings, parse_numbers_and_words)
                 { "clean-tx-from-rx=on",    -1,  VW_KEY_CLEAN_TX_FROM_RX, 1               },
                 { "clean-tx-from-rx=off",   -1,  VW_KEY_CLEAN_TX_FROM_RX, 0               },
                 { "q3.shared-interrupt=on", 3,   VW_KEY_SHARED_INTERRUPT, 1               },
+                { "tx-interrupts=eager",    -1,  VW_KEY_TX_INTERRUPTS,    1               },
                 { "kick=burst",             -1,  VW_KEY_KICK,             VW_KICK_BURST   },
                 { "kick=each",              -1,  VW_KEY_KICK,             VW_KICK_EACH    },
                 { "bql=on",                 -1,  VW_KEY_BQL,              1               },

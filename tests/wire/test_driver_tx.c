@@ -317,6 +317,42 @@ TEST(driver_tx, a_device_that_completes_nothing_is_not_polled_but_waited_for)
         }
 }
 
+TEST(driver_tx, eager_interrupts_come_with_the_next_completion)
+{
+        static const struct vw_setting lazy = { -1, VW_KEY_TX_INTERRUPTS, 0 };
+        struct rig r;
+        const char *why;
+        int64_t v;
+
+        rig_init(&r);
+        r.config.tx_lazy_us = 1000;
+        r.config.tx_eager = true;
+        rig_start(&r);
+        for (unsigned round = 0; round < 3; round++) {
+                for (unsigned i = 0; i < 8; i++)
+                        EXPECT_EQ(rig_send(&r, 60), 1);
+                rig_poll(&r, 64, SEC);
+                EXPECT(!drv_napi_arm(rig_pair(&r), SEC));
+                EXPECT_EQ(sd_take(&r.dev, 0, 1, NULL), 1);
+                sd_give_back(&r.dev, 1, 1, 0);
+                EXPECT(sd_call(&r.dev, 1)); /* one of eight */
+                vw_driver_woken(r.drv, 0);
+                rig_poll(&r, 64, SEC);
+                EXPECT_EQ(r.done, 8 * round + 1);
+                EXPECT_EQ(sd_consume(&r.dev, 0), 7);
+                rig_poll(&r, 64, SEC);
+                EXPECT_EQ(r.done, 8 * round + 8);
+        }
+        EXPECT_EQ(vw_driver_set(r.drv, &lazy, 1, &why), 0);
+        EXPECT_EQ(vw_driver_get(r.drv, 1, VW_KEY_TX_INTERRUPTS, &v), 0);
+        EXPECT_EQ(v, 0);
+        EXPECT_EQ(rig_send(&r, 60), 1);
+        rig_poll(&r, 64, SEC);
+        EXPECT(!drv_napi_arm(rig_pair(&r), SEC));
+        EXPECT_EQ(vw_driver_poll_deadline(r.drv, 0), SEC + NSEC_PER_MSEC);
+        rig_end(&r);
+}
+
 TEST(driver_tx, completions_that_nobody_waits_for_cost_no_interrupt)
 {
         struct rig r;

@@ -223,6 +223,7 @@ static void set_something(struct vw_driver *drv, uint64_t *rng)
         } what[] = {
                 {VW_KEY_TX_MODE,           2},
                 { VW_KEY_CLEAN_TX_FROM_RX, 2},
+                { VW_KEY_TX_INTERRUPTS,    2},
                 { VW_KEY_KICK,             2},
                 { VW_KEY_BQL,              2},
                 { VW_KEY_RX_BUFFERS,       3},
