@@ -140,11 +140,29 @@ static int use_rig(struct run *run, enum rig_kind kind, const struct cell *cell)
         return status < 0 ? pause_for(run, WARM_MS) : status;
 }
 
-static int measure_link(struct run *run, const struct experiment *e, const struct cell *cell,
+static int out_of_memory(void)
+{
+        opts_refuse("vwire bench", "out of memory");
+        return STATUS_FAILED;
+}
+
+static int note_sizes(struct record_experiment *re, struct record_cell *rc, unsigned variant,
+                      const struct rig_mark *before, const struct rig_mark *after)
+{
+        uint64_t sizes[RECORD_SIZES];
+
+        for (unsigned i = 0; i < RECORD_SIZES; i++)
+                sizes[i] = after->sizes[i] - before->sizes[i];
+        return record_add_sizes(re, rc, variant, sizes) ? GO_ON : out_of_memory();
+}
+
+static int measure_link(struct run *run, struct record_experiment *re, struct record_cell *rc,
                         unsigned variant, struct sample *ret_sample)
 {
+        const struct experiment *e = re->experiment;
         const struct variant *v = &e->variants[variant];
-        struct rig_mark before, after;
+        const struct cell *cell = &rc->cell;
+        static struct rig_mark before, after; /* large */
         int status = use_rig(run, experiment_rig(e, cell, variant), cell);
 
         if (status == GO_ON)
@@ -157,9 +175,10 @@ static int measure_link(struct run *run, const struct experiment *e, const struc
                 status = pause_for(run, run->window_ms);
         if (status == GO_ON)
                 status = rig_mark(run->busy, &after);
-        if (status == GO_ON)
-                rig_sample(cell, &before, &after, ret_sample);
-        return status;
+        if (status != GO_ON)
+                return status;
+        rig_sample(cell, &before, &after, ret_sample);
+        return e->buffer_sizes ? note_sizes(re, rc, variant, &before, &after) : GO_ON;
 }
 
 /* Instructions are those of the rings alone, so they are counted where nothing is copied. */
@@ -179,11 +198,13 @@ static void measure_ring(const struct run *run, const struct cell *cell, unsigne
                 rings_instructions(&load, &v[METRIC_DRIVER_INSTRUCTIONS], &v[METRIC_DEVICE_INSTRUCTIONS]);
 }
 
-static int measure(struct run *run, const struct experiment *e, const struct cell *cell, unsigned variant,
+static int measure(struct run *run, struct record_experiment *re, struct record_cell *rc, unsigned variant,
                    struct sample *ret_sample)
 {
-        if (experiment_rig(e, cell, variant) != RIG_MACHINE)
-                return measure_link(run, e, cell, variant, ret_sample);
+        const struct cell *cell = &rc->cell;
+
+        if (experiment_rig(re->experiment, cell, variant) != RIG_MACHINE)
+                return measure_link(run, re, rc, variant, ret_sample);
         if (cell->work == WORK_LIMIT)
                 ret_sample->value[METRIC_NS] = limits[cell->size].measure(run->window_ms);
         else
@@ -206,12 +227,10 @@ static int measure_round(struct run *run, struct record_experiment *re, unsigned
                 unsigned v = (run->round + i) % e->n_variants;
 
                 if (experiment_applies(e, &rc->cell, v))
-                        status = measure(run, e, &rc->cell, v, &samples[v]);
+                        status = measure(run, re, rc, v, &samples[v]);
         }
-        if (status == GO_ON && !record_add_round(re, rc, samples)) {
-                opts_refuse("vwire bench", "out of memory");
-                status = STATUS_FAILED;
-        }
+        if (status == GO_ON && !record_add_round(re, rc, samples))
+                status = out_of_memory();
         return status;
 }
 
@@ -222,7 +241,7 @@ static int run_cell(struct run *run, struct record_experiment *re, const struct 
         int status = GO_ON;
 
         if (!record_add_cell(re, cell))
-                return opts_refuse("vwire bench", "out of memory"), STATUS_FAILED;
+                return out_of_memory();
         for (run->round = 0; run->round < run->plan->repeat && status == GO_ON; run->round++) {
                 tell(run, re->experiment, cell);
                 status = measure_round(run, re, n);
@@ -242,7 +261,7 @@ static int run_experiment(struct run *run, const struct experiment *e, struct re
         int status = GO_ON;
 
         if (!re)
-                return opts_refuse("vwire bench", "out of memory"), STATUS_FAILED;
+                return out_of_memory();
         for (unsigned i = 0; i < n && status == GO_ON; i++)
                 status = run_cell(run, re, &cells[i]);
         for (unsigned i = 0; i < RIGS; i++) {

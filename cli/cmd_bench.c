@@ -49,7 +49,7 @@ static const struct opt_page page = {
         .topics = "commands:\n"
                   "  list                    the experiments, a line each\n"
                   "  run NAME...|all         run them and print their tables\n"
-                  "  report FILE             the tables (and --html) of an earlier run's --json\n"
+                  "  report FILE...          the tables (and --html) of earlier runs' --json, as one\n"
                   "  compare A.json B.json   what differs between two runs beyond the noise\n",
         .examples = "  vwire bench run all --quick --html=bench.html\n"
                     "  vwire bench run busypoll contention --json=today.json\n"
@@ -227,15 +227,30 @@ static int load(const char *path, struct record *ret_record)
         return STATUS_FAILED;
 }
 
+static int load_more(const char *path, struct record *record)
+{
+        struct record more;
+        char why[100];
+        int status = load(path, &more);
+
+        if (status < 0 && record_join(record, &more, why, sizeof(why)) < 0) {
+                opts_refuse(COMMAND, "%.100s %s", path, why);
+                status = STATUS_FAILED;
+        }
+        record_done(&more);
+        return status;
+}
+
 static int run_report(const char *const *words)
 {
-        struct outputs outputs;
+        struct outputs outputs = { 0 };
         struct record record;
         int status = load(words[0], &record);
 
-        if (status >= 0)
-                return status;
-        status = open_outputs(&outputs);
+        for (unsigned i = 1; status < 0 && words[i]; i++)
+                status = load_more(words[i], &record);
+        if (status < 0)
+                status = open_outputs(&outputs);
         if (status < 0)
                 status = publish(&outputs, &record);
         close_outputs(&outputs);
@@ -266,7 +281,7 @@ static const struct command {
 } commands[] = {
         {"list",     0, 0,         run_list   },
         { "run",     1, NAMES_MAX, run_run    },
-        { "report",  1, 1,         run_report },
+        { "report",  1, NAMES_MAX, run_report },
         { "compare", 2, 2,         run_compare},
 };
 

@@ -25,7 +25,8 @@
 #define NICE            (-20) /* of the splice: as the workers of either end */
 
 #define DEVICE_DEFAULTS "poll-us=0 tx-usecs=0 tx-frames=0 rx-usecs=0 rx-frames=0 adaptive=off"
-#define DRIVER_DEFAULTS "poll-us=0 tx-mode=napi clean-tx-from-rx=on kick=burst bql=on rx-buffers=auto"
+#define DRIVER_DEFAULTS                                                                                      \
+        "poll-us=0 tx-mode=napi clean-tx-from-rx=on kick=burst bql=on rx-buffers=auto tx-interrupts=lazy"
 
 struct lane {
         struct link link; /* its namespaces, and its ends where there are any */
@@ -329,12 +330,20 @@ static void add_device(const json_t *queue, enum vw_queue_kind kind, struct rig_
 static void add_driver(const json_t *queue, enum vw_queue_kind kind, struct rig_mark *mark)
 {
         const json_t *counters = json_object_get(queue, "counters");
+        json_t *count;
+        const char *size;
 
         if (kind != VW_RX)
                 return;
         mark->rx_bytes += number(counters, "bytes");
         mark->truesize += number(counters, "truesize");
         mark->buffer_size = number(counters, "buffer_size");
+        json_object_foreach (json_object_get(queue, "buffer_sizes"), size, count) {
+                unsigned long bin = strtoul(size, NULL, 10) / VW_BUFFER_STEP;
+
+                if (bin < RECORD_SIZES)
+                        mark->sizes[bin] += (uint64_t)json_integer_value(count);
+        }
 }
 
 static int read_stats(struct link_half *half, struct rig_mark *mark,

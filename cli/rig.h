@@ -17,7 +17,7 @@ struct rig_mark {
         /* of the device; by enum vw_queue_kind: rx, tx */
         uint64_t packets[2], bytes[2], calls[2], kicks;
         /* of the driver */
-        uint64_t rx_bytes, truesize, buffer_size, sizes[RECORD_SIZES];
+        uint64_t rx_bytes, truesize, buffer_size, sizes[RECORD_SIZES]; /* as in struct vw_queue_stats */
 };
 
 /* Each returns -1 to go on, or has said what went wrong and returns the status to exit with. */

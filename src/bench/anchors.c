@@ -112,7 +112,7 @@ bool anchor_txnapi(const struct cell *cell, unsigned variant, enum metric metric
         bool stream = cell->work == WORK_GROW_TX || (cell->work == WORK_GUEST_TX && cell->size == 16384);
         double before, after;
 
-        if (variant == TXNAPI_ORPHAN || cell->threads > 1 || (!rr && !stream))
+        if (variant == TXNAPI_ORPHAN || variant == TXNAPI_LAZY || cell->threads > 1 || (!rr && !stream))
                 return false;
         /* this value equals the cycle count printed below it, and is twice its neighbours: a slip */
         if (metric == METRIC_P50 && cell->sessions == 100 && variant == TXNAPI_AT_RX)

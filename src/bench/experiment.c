@@ -72,8 +72,9 @@ static const struct column contention_columns[] = {
 };
 
 #define COALESCE_64 "tx-usecs=64 tx-frames=64"
-#define NAPI_ALONE  "tx-mode=napi clean-tx-from-rx=off"
-#define NAPI_AT_RX  "tx-mode=napi clean-tx-from-rx=on"
+#define NAPI_ALONE  "tx-mode=napi clean-tx-from-rx=off tx-interrupts=eager"
+#define NAPI_AT_RX  "tx-mode=napi clean-tx-from-rx=on tx-interrupts=eager"
+#define NAPI_LAZY   "tx-mode=napi clean-tx-from-rx=on tx-interrupts=lazy"
 #define ORPHAN      "tx-mode=orphan clean-tx-from-rx=off"
 
 static const struct variant txnapi_variants[TXNAPI_COUNT] = {
@@ -82,6 +83,7 @@ static const struct variant txnapi_variants[TXNAPI_COUNT] = {
         [TXNAPI_COALESCE] = { .name = "+coalescing", .device = COALESCE_64, .driver = NAPI_ALONE},
         [TXNAPI_AT_RX] = { .name = "+at-rx",      .device = NULL,        .driver = NAPI_AT_RX},
         [TXNAPI_BOTH] = { .name = "+both",       .device = COALESCE_64, .driver = NAPI_AT_RX},
+        [TXNAPI_LAZY] = { .name = "lazy",        .device = NULL,        .driver = NAPI_LAZY },
 };
 
 static const struct grid txnapi_grids[] = {
@@ -112,6 +114,7 @@ static const struct variant txintr_variants[TXINTR_COUNT] = {
                            .device = COALESCE_16,
                            .driver = NAPI_AT_RX,
                            .base = TXINTR_EACH                                                                },
+        [TXINTR_LAZY] = { .name = "lazy",        .device = NULL, .driver = NAPI_LAZY,  .base = TXINTR_EACH  },
 };
 
 static const struct grid txintr_grids[] = {
@@ -227,7 +230,7 @@ const struct experiment experiments[] = {
          .about =
                   "Published: two machines back to back, a guest of 8 vCPUs with one queue, netperf 2.6, busy_loop_timeout 50 us. "
                   "\"Normalized\" there is \"per CPU\" here: throughput by the CPU time of guest, driver and device; ioexits are "
-                  "kicks.",                                                                                                               VARIANTS(polling),
+                  "kicks.",                                                                                                       VARIANTS(polling),
          PARTS(busypoll),
          .published = anchor_busypoll},
         { .name = "contention",
@@ -246,7 +249,8 @@ const struct experiment experiments[] = {
                   "Published: neper, medians of 5, guest of 4 pinned vCPUs, vhost and the test's server on a CPU each; coalescing "
                   "64 frames and 64 us. CPU was given in cycles. GROW_TX has a sender that small queues hold back, as the "
                   "kernel's TCP was there; through a TAP the kernel's own TCP is not held back. UDP, 4 KiB and several sending "
-                  "threads were left open there.",             VARIANTS(txnapi_variants),
+                  "threads were left open there. \"Lazy\" is what vwire does by itself: it reaps from rx and asks for an interrupt only "
+                  "while something waits for completions.",     VARIANTS(txnapi_variants),
          PARTS(txnapi),
          .published = anchor_txnapi               },
         { .name = "txintr",
@@ -254,7 +258,8 @@ const struct experiment experiments[] = {
          .line = "tx interrupts: none, at once, and held back for 16 frames or 16 us",
          .about =
                   "Published: \"at once\" against \"none\" in the cover letter (about 10 per cent fewer transactions), the held-back "
-                  "ones against \"at once\" in a reply, as ranges.",                                                    VARIANTS(txintr_variants),
+                  "ones against \"at once\" in a reply, as ranges. \"Lazy\" is what vwire does by itself: it asks for an interrupt only "
+                  "while something waits for completions.",                                            VARIANTS(txintr_variants),
          PARTS(txintr),
          .published = anchor_txintr               },
         { .name = "autotune",
@@ -263,24 +268,25 @@ const struct experiment experiments[] = {
          .about =
                   "Published: netperf TCP_STREAM between two guests of one machine, average of five, as a change against page-sized "
                   "buffers; in a second set-up auto was 18 per cent above mtu. \"Bytes used/held\" is the frame's share of the memory "
-                  "that it holds.",                                                       VARIANTS(autotune_variants),
+                  "that it holds.",                                               VARIANTS(autotune_variants),
          PARTS(autotune),
-         .published = anchor_autotune             },
+         .buffer_sizes = true,
+         .published = anchor_autotune },
         { .name = "kick",
          .after = "the open question of 2014",
          .line = "byte limit with a kick for each packet, with a kick for each burst, and no byte limit",
          .about =
                   "The question was whether a byte limit with a kick for each packet is faster than none; no number was published.",
          VARIANTS(kick_variants),
-         PARTS(kick)                                                                                                                 },
+         PARTS(kick)},
         { .name = "ring",
          .after = "-",
          .line = "packets a second and instructions a packet over the rings alone",
          .about =
                   "Two threads that poll, a CPU each, no notifications. Of 0 bytes: the rings alone; else the device copies the "
-                  "payload.",                                                                                                             .rig = RIG_MACHINE,
+                  "payload.",                                               .rig = RIG_MACHINE,
          VARIANTS(ring_variants),
-         PARTS(ring)                 },
+         PARTS(ring)     },
         { .name = "limits",
          .after = "-",
          .line = "what this machine can do at all: cache lines, wake-ups, a veth pair, a splice of two TAPs",
@@ -288,7 +294,7 @@ const struct experiment experiments[] = {
                   "No program in user space with a TAP at each end can do less for a frame than the splice; the changes are against it.",
          VARIANTS(limits_variants),
          PARTS(limits),
-         .applies = limits_apply                 },
+         .applies = limits_apply     },
 };
 const unsigned n_experiments = ARRAY_SIZE(experiments);
 

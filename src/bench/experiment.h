@@ -139,6 +139,7 @@ struct experiment {
         /* What was published as change, in per cent: a range, or one number twice.  False: nothing.  NULL: never. */
         bool (*published)(const struct cell *cell, unsigned variant, enum metric metric, double *ret_low,
                           double *ret_high);
+        bool buffer_sizes; /* the histogram of receive buffers belongs to it */
         /* Which variants a cell has.  NULL: all. */
         bool (*applies)(const struct cell *cell, unsigned variant);
 };

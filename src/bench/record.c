@@ -98,6 +98,57 @@ bool record_add_round(struct record_experiment *re, struct record_cell *rc, cons
         return true;
 }
 
+bool record_add_sizes(struct record_experiment *re, struct record_cell *rc, unsigned variant,
+                      const uint64_t sizes[RECORD_SIZES])
+{
+        if (!rc->sizes)
+                rc->sizes = calloc(re->experiment->n_variants, RECORD_SIZES * sizeof(*rc->sizes));
+        if (!rc->sizes)
+                return false;
+        for (unsigned i = 0; i < RECORD_SIZES; i++)
+                rc->sizes[variant * RECORD_SIZES + i] += sizes[i];
+        return true;
+}
+
+static bool has_experiment(const struct record *r, const struct experiment *e)
+{
+        for (unsigned i = 0; i < r->n_experiments; i++)
+                if (r->experiments[i].experiment == e)
+                        return true;
+        return false;
+}
+
+int record_join(struct record *r, struct record *other, char *why, size_t len)
+{
+        if (r->quick != other->quick || r->repeat != other->repeat || r->window_ms != other->window_ms ||
+            strcmp(r->guest, other->guest) != 0 || strcmp(r->version, other->version) != 0 ||
+            strcmp(r->kernel, other->kernel) != 0 || strcmp(r->cpu, other->cpu) != 0) {
+                snprintf(why, len, "was measured in another way or on another machine than the first");
+                return -1;
+        }
+        for (unsigned i = 0; i < other->n_experiments; i++) {
+                struct record_experiment *moved;
+
+                if (has_experiment(r, other->experiments[i].experiment)) {
+                        snprintf(why, len, "has %s, as one before it",
+                                 other->experiments[i].experiment->name);
+                        return -1;
+                }
+                moved = record_add_experiment(r, other->experiments[i].experiment);
+                if (!moved) {
+                        snprintf(why, len, "does not fit into memory");
+                        return -1;
+                }
+                *moved = other->experiments[i];
+                other->experiments[i].n_cells = 0;
+                other->experiments[i].cells = NULL;
+        }
+        r->seconds += other->seconds;
+        r->complete &= other->complete;
+        record_done(other);
+        return 0;
+}
+
 /* ---- what follows ---- */
 
 #define ROUNDS_MAX 1000

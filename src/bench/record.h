@@ -6,8 +6,9 @@
 
 #include "bench/experiment.h"
 #include "bench/summary.h"
+#include "vwire/stats.h"
 
-#define RECORD_SIZES 65 /* bins of the histogram of receive buffers, a cache line each */
+#define RECORD_SIZES VW_BUFFER_SIZES /* bins of the histogram of receive buffers */
 
 struct record_cell {
         struct cell cell;
@@ -42,6 +43,12 @@ struct record_experiment *record_add_experiment(struct record *r, const struct e
 struct record_cell *record_add_cell(struct record_experiment *re, const struct cell *cell);
 /* A round: a sample of each variant, NAN where it could not be had.  False: out of memory. */
 bool record_add_round(struct record_experiment *re, struct record_cell *rc, const struct sample *samples);
+
+/* Buffers of each size that a variant has used in another round.  False: out of memory. */
+bool record_add_sizes(struct record_experiment *re, struct record_cell *rc, unsigned variant,
+                      const uint64_t sizes[RECORD_SIZES]);
+/* Moves the experiments of another run over, and empties it.  0, or -1 with a sentence about why they cannot be one. */
+int record_join(struct record *r, struct record *other, char *why, size_t len);
 
 json_t *record_to_json(const struct record *r);
 /* 0, or -1 with a sentence about what is wrong; then *ret_record is empty. */

@@ -15,8 +15,7 @@
 
 #include "bench/record.h"
 
-#define FORMAT    1
-#define SIZE_STEP 64 /* bytes of a bin of buffer sizes */
+#define FORMAT 1
 
 /* ---- out ---- */
 
@@ -41,7 +40,7 @@ static json_t *sizes_json(const struct record_experiment *re, const struct recor
                         uint64_t count = rc->sizes[v * RECORD_SIZES + i];
                         char size[16];
 
-                        snprintf(size, sizeof(size), "%u", i * SIZE_STEP);
+                        snprintf(size, sizeof(size), "%u", i * VW_BUFFER_STEP);
                         if (count)
                                 json_object_set_new(bins, size, json_integer((json_int_t)count));
                 }
@@ -149,7 +148,7 @@ static bool read_sizes(const json_t *json, const struct experiment *e, struct re
                 json_t *value;
 
                 json_object_foreach (json_object_get(json, e->variants[v].name), key, value) {
-                        unsigned long bin = strtoul(key, NULL, 10) / SIZE_STEP;
+                        unsigned long bin = strtoul(key, NULL, 10) / VW_BUFFER_STEP;
 
                         if (bin >= RECORD_SIZES || !json_is_integer(value))
                                 return false;

@@ -225,8 +225,8 @@ void table_of_sizes(const struct record_experiment *re, struct table *ret_table)
                                         if (column == ret_table->n_columns)
                                                 add_column(ret_table, "buffers used, by size in bytes", "",
                                                            true);
-                                        put(ret_table, column++, MARK_PLAIN, "%u: %.0f %%", i * 64,
-                                            100.0 * (double)sizes[i] / (double)total);
+                                        put(ret_table, column++, MARK_PLAIN, "%u: %.0f %%",
+                                            i * VW_BUFFER_STEP, 100.0 * (double)sizes[i] / (double)total);
                                 }
                 }
         }
