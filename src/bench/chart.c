@@ -13,10 +13,10 @@
 #include "base/check.h"
 #include "bench/table.h"
 
-#define TOGETHER 24  /* cells of an experiment that share a chart; with more, each workload has one */
-#define GAP      0.8 /* between sizes, in widths of a cell; twice as much between workloads */
-#define SPREAD   0.6 /* of a cell's width: where the points of its variants lie */
-#define CUT      3   /* times the range of the medians: what an axis shows of the intervals */
+#define TOGETHER 24   /* cells of an experiment that share a chart; with more, each workload has one */
+#define GAP      0.5  /* between sizes, in widths of a cell; twice as much between workloads */
+#define STEP     0.15 /* between the points of a cell's variants */
+#define CUT      3    /* times the range of the medians: what an axis shows of the intervals */
 
 struct spot {
         const struct record_cell *rc;
@@ -76,6 +76,12 @@ static void place_cells(struct chart *c, bool all, enum workload work)
         }
 }
 
+static void put_label(FILE *out, const char *text, const char *at, double x, double below, const char *align)
+{
+        fprintf(out, "set label \"%s\" at %s %g, graph 0 offset character 0, %g %s textcolor rgb '#0000f2'\n",
+                text, at, x, below, align);
+}
+
 /* One text under all neighbouring spots that are the same in a way. */
 static void put_spans(FILE *out, const struct chart *c,
                       bool (*same)(const struct cell *a, const struct cell *b),
@@ -88,14 +94,13 @@ static void put_spans(FILE *out, const struct chart *c,
                 for (end = i + 1; end < c->n && same(cell, &c->spots[end].rc->cell); end++)
                         continue;
                 name(cell, text, sizeof(text));
-                fprintf(out, "set label \"%s\" at first %g, graph %g center tc rgb '#0000f2'\n", text,
-                        (c->spots[i].x + c->spots[end - 1].x) / 2, below);
+                put_label(out, text, "first", (c->spots[i].x + c->spots[end - 1].x) / 2, below, "center");
         }
 }
 
 static void name_size(const struct cell *cell, char *buf, size_t len)
 {
-        snprintf(buf, len, "%u B%s", cell->size, cell->threads > 1 ? "*" : "");
+        snprintf(buf, len, "%u%s", cell->size, cell->threads > 1 ? "*" : "");
 }
 
 static void name_work(const struct cell *cell, char *buf, size_t len)
@@ -106,14 +111,23 @@ static void name_work(const struct cell *cell, char *buf, size_t len)
                         *buf = ' ';
 }
 
+static bool is_ring(const struct chart *c)
+{
+        enum workload work = c->spots[0].rc->cell.work;
+
+        return work == WORK_RING_TX || work == WORK_RING_RX;
+}
+
 static void put_places(FILE *out, const struct chart *c)
 {
         fprintf(out, "set xrange [0.2:%g]\nset xtics (", c->spots[c->n - 1].x + 0.8);
         for (unsigned i = 0; i < c->n; i++)
                 fprintf(out, "%s\"%u\" %g", i ? ", " : "", c->spots[i].rc->cell.sessions, c->spots[i].x);
         fprintf(out, ") nomirror scale 0\n");
-        put_spans(out, c, same_size, name_size, -0.16);
-        put_spans(out, c, same_work, name_work, -0.25);
+        put_label(out, is_ring(c) ? "entries" : "sessions", "graph", 0, -1.05, "right");
+        put_label(out, "bytes", "graph", 0, -2.2, "right");
+        put_spans(out, c, same_size, name_size, -2.2);
+        put_spans(out, c, same_work, name_work, -3.6);
 }
 
 /* ---- the axis ---- */
@@ -224,39 +238,48 @@ static bool has_published(const struct chart *c, unsigned variant)
         return false;
 }
 
-static bool has_measured(const struct chart *c)
+static bool has_measured(const struct chart *c, unsigned variant)
 {
-        for (unsigned v = 0; v < c->re->experiment->n_variants; v++)
-                for (unsigned i = 0; i < c->n; i++) {
-                        struct finding f = look(c, v, &c->spots[i]);
+        for (unsigned i = 0; i < c->n; i++) {
+                struct finding f = look(c, variant, &c->spots[i]);
 
-                        if (has_point(c, v, &c->spots[i]) && (c->values ? f.value.n : f.change.n))
-                                return true;
-                }
+                if (has_point(c, variant, &c->spots[i]) && (c->values ? f.value.n : f.change.n))
+                        return true;
+        }
         return false;
+}
+
+/* Published ones are hollow, in their variant's colour, and lie below.  One entry of the legend stands for all of them. */
+static void put_published(FILE *out, const struct chart *c, unsigned variant, unsigned color)
+{
+        if (!c->values && has_published(c, variant))
+                fprintf(out, "$published%u with yerrorbars lc rgb '#0000%02x' lw 1.2 pt 12 ps 1.2 notitle, ",
+                        variant, color);
 }
 
 static void put_plot(FILE *out, const struct chart *c)
 {
         const struct experiment *e = c->re->experiment;
-        bool alone = count_series(c) == 1, first = true;
+        bool alone = count_series(c) == 1, published = false;
 
         fprintf(out, "plot ");
+        for (unsigned v = 0, series = 1; v < e->n_variants; v++)
+                if (has_series(c, v)) {
+                        put_published(out, c, v, alone ? 2 : series++);
+                        published |= !c->values && has_published(c, v);
+                }
         for (unsigned v = 0, series = 1; v < e->n_variants; v++) {
                 if (!has_series(c, v))
                         continue;
-                if (!c->values && has_published(c, v)) {
+                if (has_measured(c, v))
                         fprintf(out,
-                                "%s$published%u with yerrorbars lc rgb '#0000%02x' lw 1 pt 12 ps 1.1 title '%s%spublished'",
-                                first ? "" : ", ", v, alone ? 2 : series, alone ? "" : e->variants[v].name,
-                                alone ? "" : ", ");
-                        first = false;
-                }
-                fprintf(out, "%s$measured%u with yerrorbars lc rgb '#0000%02x' lw 1.8 pt 7 ps 0.7 title '%s'",
-                        first ? "" : ", ", v, series, alone && !c->values ? "measured" : e->variants[v].name);
-                first = false;
+                                "$measured%u with yerrorbars lc rgb '#0000%02x' lw 1.8 pt 7 ps 0.75 title '%s', ",
+                                v, series, alone && !c->values ? "measured" : e->variants[v].name);
                 series++;
         }
+        if (published)
+                fprintf(out, "keyentry with points lc rgb '#0000%02x' lw 1.2 pt 12 ps 1.2 title 'published'",
+                        alone ? 2 : 0xf2);
         fprintf(out, "\n");
 }
 
@@ -267,8 +290,8 @@ static void put_chart(FILE *out, const struct chart *c, unsigned number)
 
         find_range(c, &low, &high);
         fprintf(out,
-                "set term svg size 1000,320 dynamic font 'system-ui,sans-serif,13' name 'chart%u'\n"
-                "set encoding utf8\nset border 0\nset bars 0\nset pointintervalbox 0\nset bmargin 4.6\nset lmargin 9\n"
+                "set term svg size 1200,340 dynamic font 'system-ui,sans-serif,13' name 'chart%u'\n"
+                "set encoding utf8\nset border 0\nset bars 0\nset pointintervalbox 0\nset bmargin 5\nset lmargin 10\n"
                 "set rmargin 1\nset grid y lt 1 lc rgb '#0000f1' lw 0.6\nset tics textcolor rgb '#0000f2'\n"
                 "set key outside above left horizontal reverse Left samplen 1.5 textcolor rgb '#0000f2'\n",
                 number);
@@ -279,8 +302,7 @@ static void put_chart(FILE *out, const struct chart *c, unsigned number)
                 put_changes_axis(out, low, high);
         for (unsigned v = 0; v < c->re->experiment->n_variants; v++)
                 if (has_series(c, v)) {
-                        put_points(out, c, v, n > 1 ? SPREAD * ((double)series / (n - 1) - 0.5) : 0, low,
-                                   high);
+                        put_points(out, c, v, STEP * (series - (n - 1) / 2.0), low, high);
                         series++;
                 }
         put_plot(out, c);
@@ -362,6 +384,30 @@ static int draw(FILE *out, const struct chart *c, unsigned number, char *why, si
         return r;
 }
 
+static bool with_threads(const struct chart *c)
+{
+        for (unsigned i = 0; i < c->n; i++)
+                if (c->spots[i].rc->cell.threads > 1)
+                        return true;
+        return false;
+}
+
+static bool any_published(const struct chart *c)
+{
+        for (unsigned v = 0; v < c->re->experiment->n_variants; v++)
+                if (has_published(c, v))
+                        return true;
+        return false;
+}
+
+static bool any_measured(const struct chart *c)
+{
+        for (unsigned v = 0; v < c->re->experiment->n_variants; v++)
+                if (has_measured(c, v))
+                        return true;
+        return false;
+}
+
 static void put_caption(FILE *out, const struct chart *c, bool all, enum workload work)
 {
         char bases[256];
@@ -375,9 +421,9 @@ static void put_caption(FILE *out, const struct chart *c, bool all, enum workloa
                         metric_info[workload_info[c->spots[0].rc->cell.work].headline].heading);
         else
                 fprintf(out,
-                        "Change in per cent, %s: measured medians with their intervals; hollow: published.",
-                        bases);
-        fprintf(out, " Below: sessions, bytes, load.</figcaption></figure>\n");
+                        "Change, %s: measured medians with their intervals%s. What leaves the picture is in the table.",
+                        bases, any_published(c) ? "; hollow: published" : "");
+        fprintf(out, "%s</figcaption></figure>\n", with_threads(c) ? " *: four threads send." : "");
 }
 
 int chart_draw(FILE *out, const struct record_experiment *re, unsigned *n_charts, char *why, size_t len)
@@ -390,7 +436,7 @@ int chart_draw(FILE *out, const struct record_experiment *re, unsigned *n_charts
                 *c = (struct chart){ .re = re };
                 c->values = count_series(c) == 0;
                 place_cells(c, all, work);
-                if (!has_measured(c))
+                if (!any_measured(c))
                         continue;
                 fprintf(out, "<figure>\n");
                 r = draw(out, c, (*n_charts)++, why, len);

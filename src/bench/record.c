@@ -118,6 +118,15 @@ static bool has_experiment(const struct record *r, const struct experiment *e)
         return false;
 }
 
+/* As `vwire bench list` has them. */
+static int by_order(const void *a, const void *b)
+{
+        const struct experiment *x = ((const struct record_experiment *)a)->experiment,
+                                *y = ((const struct record_experiment *)b)->experiment;
+
+        return (x > y) - (x < y);
+}
+
 int record_join(struct record *r, struct record *other, char *why, size_t len)
 {
         if (r->quick != other->quick || r->repeat != other->repeat || r->window_ms != other->window_ms ||
@@ -143,6 +152,7 @@ int record_join(struct record *r, struct record *other, char *why, size_t len)
                 other->experiments[i].n_cells = 0;
                 other->experiments[i].cells = NULL;
         }
+        qsort(r->experiments, r->n_experiments, sizeof(*r->experiments), by_order);
         r->seconds += other->seconds;
         r->complete &= other->complete;
         record_done(other);
@@ -191,4 +201,22 @@ struct finding record_find(const struct record_experiment *re, const struct reco
         f.published = e->published && e->published(&rc->cell, variant, metric, &f.low, &f.high);
         f.verdict = judge(&f, metric_info[metric].better);
         return f;
+}
+
+bool record_opens_workload(const struct record_experiment *re, unsigned cell)
+{
+        for (unsigned i = 0; i < cell; i++)
+                if (re->cells[i].cell.work == re->cells[cell].cell.work)
+                        return false;
+        return true;
+}
+
+void record_count_verdicts(const struct record_experiment *re, unsigned ret_counts[VERDICT_COUNT])
+{
+        memset(ret_counts, 0, VERDICT_COUNT * sizeof(*ret_counts));
+        for (unsigned c = 0; c < re->n_cells; c++)
+                for (unsigned v = 0; v < re->experiment->n_variants; v++)
+                        ret_counts[record_find(re, &re->cells[c], v,
+                                               workload_info[re->cells[c].cell.work].headline)
+                                           .verdict]++;
 }

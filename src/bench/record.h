@@ -59,7 +59,7 @@ int record_save(const struct record *r, FILE *out);
 
 /* ---- what follows ---- */
 
-enum verdict { VERDICT_NONE, VERDICT_BEHIND, VERDICT_ALIKE, VERDICT_AHEAD };
+enum verdict { VERDICT_NONE, VERDICT_BEHIND, VERDICT_ALIKE, VERDICT_AHEAD, VERDICT_COUNT };
 
 struct finding {
         struct summary value;
@@ -69,6 +69,11 @@ struct finding {
         double low, high;     /* published change, per cent */
         enum verdict verdict; /* of the interval of the change against these */
 };
+
+/* Whether this is the first cell of its workload: where that one's table stands. */
+bool record_opens_workload(const struct record_experiment *re, unsigned cell);
+/* How many headline figures got each verdict. */
+void record_count_verdicts(const struct record_experiment *re, unsigned ret_counts[VERDICT_COUNT]);
 
 struct finding record_find(const struct record_experiment *re, const struct record_cell *rc, unsigned variant,
                            enum metric metric);

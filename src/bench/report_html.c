@@ -127,17 +127,50 @@ static void put_table(FILE *out, const struct table *t)
 
 static void put_verdicts(FILE *out, const struct record_experiment *re)
 {
-        unsigned n[VERDICT_AHEAD + 1] = { 0 };
+        unsigned n[VERDICT_COUNT], at = 0;
+        char text[200];
 
-        for (unsigned c = 0; c < re->n_cells; c++)
-                for (unsigned v = 0; v < re->experiment->n_variants; v++)
-                        n[record_find(re, &re->cells[c], v, workload_info[re->cells[c].cell.work].headline)
-                                  .verdict]++;
-        if (n[VERDICT_BEHIND] + n[VERDICT_ALIKE] + n[VERDICT_AHEAD])
-                fprintf(out,
-                        "<p>Against what was published: <b>%u</b> ahead, <b>%u</b> alike (the interval contains it), <b>%u</b> "
-                        "behind.</p>\n",
-                        n[VERDICT_AHEAD], n[VERDICT_ALIKE], n[VERDICT_BEHIND]);
+        record_count_verdicts(re, n);
+        if (!(n[VERDICT_AHEAD] + n[VERDICT_ALIKE] + n[VERDICT_BEHIND]))
+                return;
+        fprintf(out,
+                "<p>Against what was published: <b>%u</b> ahead, <b>%u</b> alike (the interval contains it), <b>%u</b> "
+                "behind%s</p>\n",
+                n[VERDICT_AHEAD], n[VERDICT_ALIKE], n[VERDICT_BEHIND], n[VERDICT_BEHIND] ? ":" : ".");
+        if (!n[VERDICT_BEHIND])
+                return;
+        fputs("<ul class=\"verdicts\">\n", out);
+        while (table_next_behind(re, &at, text, sizeof(text)))
+                put_element(out, "li", text);
+        fputs("</ul>\n", out);
+}
+
+/* All experiments with their verdicts, as the way to each. */
+static void put_overview(FILE *out, const struct record *r)
+{
+        fputs("<table class=\"overview\"><thead><tr><th class=\"l\">experiment</th><th class=\"l\">after</th>"
+              "<th class=\"l\">what it asks</th><th>cells</th><th>ahead</th><th>alike</th><th>behind</th></tr></thead>\n<tbody>\n",
+              out);
+        for (unsigned i = 0; i < r->n_experiments; i++) {
+                const struct record_experiment *re = &r->experiments[i];
+                const struct experiment *e = re->experiment;
+                unsigned n[VERDICT_COUNT];
+
+                record_count_verdicts(re, n);
+                fprintf(out, "<tr><td class=\"l\"><a href=\"#%s\">%s</a></td><td class=\"l k\">", e->name,
+                        e->name);
+                put_text(out, e->after);
+                fputs("</td><td class=\"l w\">", out);
+                put_text(out, e->line);
+                fprintf(out, "</td><td>%u</td>", re->n_cells);
+                if (n[VERDICT_AHEAD] + n[VERDICT_ALIKE] + n[VERDICT_BEHIND])
+                        fprintf(out, "<td class=\"%s\">%u</td><td>%u</td><td class=\"%s\">%u</td></tr>\n",
+                                n[VERDICT_AHEAD] ? "ahead" : "", n[VERDICT_AHEAD], n[VERDICT_ALIKE],
+                                n[VERDICT_BEHIND] ? "behind" : "", n[VERDICT_BEHIND]);
+                else
+                        fputs("<td colspan=\"3\" class=\"k\">nothing published</td></tr>\n", out);
+        }
+        fputs("</tbody></table>\n", out);
 }
 
 static int put_experiment(FILE *out, const struct record_experiment *re, unsigned *n_charts, char *why,
@@ -147,8 +180,8 @@ static int put_experiment(FILE *out, const struct record_experiment *re, unsigne
         struct table t;
         int r;
 
-        fprintf(out, "<section id=\"%s\">\n<h2>%s <small>after %s</small></h2>\n", e->name, e->name,
-                e->after);
+        fprintf(out, "<section id=\"%s\">\n<h2>%s <small>%s%s</small></h2>\n", e->name, e->name,
+                *e->after != '-' ? "after " : "", *e->after != '-' ? e->after : "");
         fputs("<p>", out);
         put_text(out, e->line);
         fputs(".</p>\n<p class=\"quiet\">", out);
@@ -156,14 +189,16 @@ static int put_experiment(FILE *out, const struct record_experiment *re, unsigne
         fputs("</p>\n", out);
         put_verdicts(out, re);
         r = chart_draw(out, re, n_charts, why, len);
-        for (unsigned work = 0; work < WORK_COUNT; work++) {
+        for (unsigned c = 0; c < re->n_cells; c++) {
+                enum workload work = re->cells[c].cell.work;
+
+                if (!record_opens_workload(re, c))
+                        continue;
+                fprintf(out, "<h3>%s <small>", workload_info[work].name);
+                put_text(out, workload_info[work].what);
+                fputs("</small></h3>\n", out);
                 table_of(re, work, &t);
-                if (t.n_rows) {
-                        fprintf(out, "<h3>%s <small>", workload_info[work].name);
-                        put_text(out, workload_info[work].what);
-                        fputs("</small></h3>\n", out);
-                        put_table(out, &t);
-                }
+                put_table(out, &t);
                 table_done(&t);
         }
         table_of_sizes(re, &t);
@@ -198,12 +233,10 @@ static void put_header(FILE *out, const struct record *r)
               "take turns, and a change is the median of the ratios of neighbours in time. Its interval encloses the true median "
               "with 95 per cent, or goes from end to end where there are fewer than six rounds; a change is bold where its interval "
               "leaves out zero (and there are five rounds or more). <b>Behind</b> and <b>ahead</b> mean that the published change lies outside the interval. Rates are "
-              "per second, directions are the driver's, CPU is that of the guest's program, driver and device.</p>\n<nav>\n",
+              "per second, directions are the driver's, CPU is that of the guest's program, driver and device.</p>\n",
               out);
-        for (unsigned i = 0; i < r->n_experiments; i++)
-                fprintf(out, "<a href=\"#%s\">%s</a>\n", r->experiments[i].experiment->name,
-                        r->experiments[i].experiment->name);
-        fputs("</nav>\n</header>\n", out);
+        put_overview(out, r);
+        fputs("</header>\n", out);
 }
 
 int report_html(FILE *out, const struct record *r, char *why, size_t len)

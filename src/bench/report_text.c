@@ -2,6 +2,19 @@
 
 #include "bench/table.h"
 
+static void print_verdicts(FILE *out, const struct record_experiment *re)
+{
+        unsigned n[VERDICT_COUNT], at = 0;
+        char text[200];
+
+        record_count_verdicts(re, n);
+        if (n[VERDICT_AHEAD] + n[VERDICT_ALIKE] + n[VERDICT_BEHIND])
+                fprintf(out, "\nAgainst what was published: %u ahead, %u alike, %u behind.\n",
+                        n[VERDICT_AHEAD], n[VERDICT_ALIKE], n[VERDICT_BEHIND]);
+        while (table_next_behind(re, &at, text, sizeof(text)))
+                fprintf(out, "  behind: %s\n", text);
+}
+
 static void print_experiment(FILE *out, const struct record_experiment *re)
 {
         const struct experiment *e = re->experiment;
@@ -12,12 +25,14 @@ static void print_experiment(FILE *out, const struct record_experiment *re)
         table_bases(e, bases, sizeof(bases));
         if (*bases)
                 fprintf(out, "Changes in per cent: %s.\n", bases);
-        for (unsigned work = 0; work < WORK_COUNT; work++) {
+        for (unsigned c = 0; c < re->n_cells; c++) {
+                enum workload work = re->cells[c].cell.work;
+
+                if (!record_opens_workload(re, c))
+                        continue;
+                fprintf(out, "\n%s: %s\n", workload_info[work].name, workload_info[work].what);
                 table_of(re, work, &t);
-                if (t.n_rows) {
-                        fprintf(out, "\n%s: %s\n", workload_info[work].name, workload_info[work].what);
-                        table_print(out, &t);
-                }
+                table_print(out, &t);
                 table_done(&t);
         }
         table_of_sizes(re, &t);
@@ -26,6 +41,7 @@ static void print_experiment(FILE *out, const struct record_experiment *re)
                 table_print(out, &t);
         }
         table_done(&t);
+        print_verdicts(out, re);
 }
 
 void report_text(FILE *out, const struct record *r)

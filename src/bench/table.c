@@ -102,7 +102,7 @@ static void lay_metric(struct table *t, const struct experiment *e, const struct
                         ret_place->interval = add_column(t, group, "from..to", false);
                 ret_place->published = add_column(t, group, "published", false);
                 if (headline)
-                        ret_place->verdict = add_column(t, group, "so it is", true);
+                        ret_place->verdict = add_column(t, group, "verdict", true);
         }
 }
 
@@ -126,6 +126,14 @@ static void put_value(struct table *t, unsigned column, enum metric m, const str
                 put(t, column, MARK_PLAIN, "%.*f", metric_info[m].decimals, f->value.median);
 }
 
+static void format_published(const struct finding *f, char *buf, size_t len)
+{
+        if (f->low == f->high) /* as it was printed, or what follows from that */
+                snprintf(buf, len, "%+.*f", f->low == round(f->low) ? 0 : 1, f->low);
+        else
+                snprintf(buf, len, "%+.0f..%+.0f", f->low, f->high);
+}
+
 static void put_change(struct table *t, const struct place *p, const struct finding *f)
 {
         static const char *const words[] = {
@@ -133,15 +141,16 @@ static void put_change(struct table *t, const struct place *p, const struct find
         };
         const struct summary *c = &f->change;
         bool sure = summary_enough(c) && (c->low > 0 || c->high < 0);
+        char published[TABLE_TEXT];
 
         if (c->n)
                 put(t, p->change, sure ? MARK_MEASURED : MARK_PLAIN, "%+.1f", c->median);
         if (c->n && p->interval)
                 put(t, p->interval, MARK_PLAIN, "%+.0f..%+.0f", c->low, c->high);
-        if (f->published && f->low == f->high)
-                put(t, p->published, MARK_PUBLISHED, "%+.3g", f->low);
-        else if (f->published)
-                put(t, p->published, MARK_PUBLISHED, "%+.3g..%+.3g", f->low, f->high);
+        if (f->published) {
+                format_published(f, published, sizeof(published));
+                put(t, p->published, MARK_PUBLISHED, "%s", published);
+        }
         if (f->verdict != VERDICT_NONE && p->verdict)
                 put(t, p->verdict,
                     f->verdict == VERDICT_BEHIND  ? MARK_BEHIND
@@ -196,40 +205,89 @@ void table_of(const struct record_experiment *re, enum workload work, struct tab
         }
 }
 
+static uint64_t sum_of(const uint64_t sizes[RECORD_SIZES])
+{
+        uint64_t sum = 0;
+
+        for (unsigned i = 0; i < RECORD_SIZES; i++)
+                sum += sizes[i];
+        return sum;
+}
+
+/* Sizes that make up half a per cent of a row somewhere. */
+static bool worth_a_column(const struct record_experiment *re, unsigned bin)
+{
+        for (unsigned c = 0; c < re->n_cells; c++)
+                for (unsigned v = 0; v < re->experiment->n_variants && re->cells[c].sizes; v++) {
+                        const uint64_t *sizes = &re->cells[c].sizes[v * RECORD_SIZES];
+
+                        if (sizes[bin] && sizes[bin] * 200 >= sum_of(sizes))
+                                return true;
+                }
+        return false;
+}
+
+static void put_sizes(struct table *t, unsigned first, const unsigned *bins, const uint64_t *sizes)
+{
+        double total = (double)sum_of(sizes);
+
+        for (unsigned i = 0; first + i < t->n_columns; i++)
+                if (sizes[bins[i]])
+                        put(t, first + i, MARK_PLAIN, "%.1f", 100 * (double)sizes[bins[i]] / total);
+}
+
 void table_of_sizes(const struct record_experiment *re, struct table *ret_table)
 {
         const struct experiment *e = re->experiment;
-        unsigned cell, variant, first;
+        unsigned load, variant, first, bins[TABLE_COLUMNS], n = 0;
+        char text[TABLE_TEXT];
 
         *ret_table = (struct table){ 0 };
-        cell = add_column(ret_table, "", "load", true);
+        load = add_column(ret_table, "", "load", true);
         variant = add_column(ret_table, "", "variant", true);
-        first = add_column(ret_table, "buffers used, by size in bytes", "sizes and their share", true);
+        first = ret_table->n_columns;
+        for (unsigned i = 0; i < RECORD_SIZES && ret_table->n_columns < TABLE_COLUMNS; i++)
+                if (worth_a_column(re, i)) {
+                        snprintf(text, sizeof(text), "%u", i * VW_BUFFER_STEP);
+                        add_column(ret_table, "bytes of a buffer: share in %", text, false);
+                        bins[n++] = i;
+                }
         for (unsigned c = 0; c < re->n_cells; c++) {
                 const struct record_cell *rc = &re->cells[c];
 
                 for (unsigned v = 0; v < e->n_variants && rc->sizes; v++) {
                         const uint64_t *sizes = &rc->sizes[v * RECORD_SIZES];
-                        uint64_t total = 0;
-                        char label[TABLE_TEXT];
 
-                        for (unsigned i = 0; i < RECORD_SIZES; i++)
-                                total += sizes[i];
-                        if (!total || !add_row(ret_table))
+                        if (!sum_of(sizes) || !add_row(ret_table))
                                 continue;
-                        put(ret_table, cell, MARK_KEY, "%s", cell_label(&rc->cell, label, sizeof(label)));
+                        put(ret_table, load, MARK_KEY, "%s", cell_label(&rc->cell, text, sizeof(text)));
                         put(ret_table, variant, MARK_KEY, "%s", e->variants[v].name);
-                        for (unsigned i = 0, column = first; i < RECORD_SIZES && column < TABLE_COLUMNS - 1;
-                             i++)
-                                if (sizes[i] * 200 >= total) { /* half a per cent and more */
-                                        if (column == ret_table->n_columns)
-                                                add_column(ret_table, "buffers used, by size in bytes", "",
-                                                           true);
-                                        put(ret_table, column++, MARK_PLAIN, "%u: %.0f %%",
-                                            i * VW_BUFFER_STEP, 100.0 * (double)sizes[i] / (double)total);
-                                }
+                        put_sizes(ret_table, first, bins, sizes);
                 }
         }
+}
+
+/* ---- in words ---- */
+
+bool table_next_behind(const struct record_experiment *re, unsigned *at, char *buf, size_t len)
+{
+        const struct experiment *e = re->experiment;
+
+        while (*at < re->n_cells * e->n_variants) {
+                const struct record_cell *rc = &re->cells[*at / e->n_variants];
+                unsigned variant = (*at)++ % e->n_variants;
+                struct finding f = record_find(re, rc, variant, workload_info[rc->cell.work].headline);
+                char label[TABLE_TEXT], published[TABLE_TEXT];
+
+                if (f.verdict != VERDICT_BEHIND)
+                        continue;
+                format_published(&f, published, sizeof(published));
+                snprintf(buf, len, "%s, %s: %+.1f %% (%+.0f..%+.0f), published %s %%",
+                         cell_label(&rc->cell, label, sizeof(label)), e->variants[variant].name,
+                         f.change.median, f.change.low, f.change.high, published);
+                return true;
+        }
+        return false;
 }
 
 void table_bases(const struct experiment *e, char *buf, size_t len)

@@ -43,5 +43,8 @@ void table_done(struct table *t);
 /* Aligned, for a terminal. */
 void table_print(FILE *out, const struct table *t);
 
+/* The next cell that falls behind what was published, in words; `*at` begins with 0.  False: there are no more. */
+bool table_next_behind(const struct record_experiment *re, unsigned *at, char *buf, size_t len);
+
 /* What the changes are against, in words. */
 void table_bases(const struct experiment *e, char *buf, size_t len);
