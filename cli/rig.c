@@ -421,7 +421,7 @@ void rig_sample(const struct cell *cell, const struct rig_mark *a, const struct 
                 v[m] = NAN;
         tally_subtract(&done, &a->tally);
         if (headline == METRIC_TPS) {
-                v[METRIC_TPS] = (double)done.transactions / s;
+                v[METRIC_TPS] = (double)latency_total(&done.latency) / s;
                 v[METRIC_P50] = latency_percentile(&done.latency, 50) / 1e3;
                 v[METRIC_P99] = latency_percentile(&done.latency, 99) / 1e3;
         } else if (headline == METRIC_KPPS) {

@@ -14,7 +14,6 @@
 
 void tally_merge(struct tally *ret, const struct tally *from)
 {
-        ret->transactions += load_relaxed(&from->transactions);
         ret->bytes += load_relaxed(&from->bytes);
         ret->packets += load_relaxed(&from->packets);
         ret->retries += load_relaxed(&from->retries);
@@ -23,7 +22,6 @@ void tally_merge(struct tally *ret, const struct tally *from)
 
 void tally_subtract(struct tally *ret, const struct tally *before)
 {
-        ret->transactions -= before->transactions;
         ret->bytes -= before->bytes;
         ret->packets -= before->packets;
         ret->retries -= before->retries;

@@ -9,8 +9,8 @@
 
 /* One thread writes, others may read. */
 struct tally {
-        uint64_t transactions, bytes, packets, retries;
-        struct latency latency;
+        uint64_t bytes, packets, retries;
+        struct latency latency; /* of the transactions: their number is its total */
 };
 void tally_merge(struct tally *ret, const struct tally *from);
 void tally_subtract(struct tally *ret, const struct tally *before);

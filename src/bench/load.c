@@ -60,7 +60,6 @@ static void request(struct crew_member *m, struct session *s)
 static void finish(struct crew_member *m, struct session *s)
 {
         latency_add(&m->tally.latency, clock_now() - s->sent_at);
-        counter_add(&m->tally.transactions, 1);
         request(m, s);
 }
 

@@ -29,10 +29,11 @@ def free_port():
 
 
 class Server:
-    """An independent server: one thread a connection, and everything is counted.  `delay` seconds before an answer."""
+    """An independent server: one thread a connection, and everything is counted.  `delay` seconds before an answer; no more than
+    `limit` answers of a kind to anyone."""
 
-    def __init__(self, delay=0.0, lose_every=0):
-        self.port, self.delay, self.lose_every = free_port(), delay, lose_every
+    def __init__(self, delay=0.0, lose_every=0, limit=None):
+        self.port, self.delay, self.lose_every, self.limit = free_port(), delay, lose_every, limit
         self.hellos, self.answered, self.received, self.datagrams, self.lost = [], 0, 0, 0, 0
         self.lock = threading.Lock()
         self.tcp = socket.create_server(("127.0.0.1", self.port), backlog=512)
@@ -62,8 +63,13 @@ class Server:
             with self.lock:
                 self.hellos.append(hello)
             _, mode, _, request, response = hello
+            answers = 0
             while mode == ECHO:
                 self.take(s, request)
+                answers += 1
+                if self.limit and answers > self.limit:
+                    s.recv(1)  # until it leaves
+                    return
                 time.sleep(self.delay)
                 s.sendall(b"a" * response)
                 with self.lock:
@@ -95,6 +101,8 @@ class Server:
         while True:
             data, peer = self.udp[0].recvfrom(1 << 16)
             n += 1
+            if self.limit and self.answered == self.limit:
+                continue
             if self.lose_every and n % self.lose_every == 0:
                 self.lost += 1
                 continue
@@ -114,10 +122,6 @@ def load(kind, size, sessions, threads, port, ms):
     return {k: float(v) for k, v in (word.split("=") for word in out.split())}
 
 
-def near(a, b, slack):
-    assert abs(a - b) <= slack, (a, b, slack)
-
-
 def settled(value):
     """What a counter of the server comes to rest at, also on a busy machine."""
     before, since = None, 0
@@ -131,11 +135,9 @@ def settled(value):
 
 def test_rr_counts_what_the_server_answered():
     for size, sessions, threads in (1, 1, 1), (64, 20, 1), (1000, 7, 3), (65536, 2, 2):
-        server = Server()
-        r = load("tcp_rr", size, sessions, threads, server.port, 300)
-        answered = settled(lambda: server.answered)
-        near(r["before"] + r["transactions"], answered, sessions + 64)  # in flight at the last mark, and until the stop
-        assert r["transactions"] == r["timed"] > 0
+        server = Server(limit=100)
+        r = load("tcp_rr", size, sessions, threads, server.port, 3000)
+        assert r["all_transactions"] == server.answered == 100 * sessions, (r, server.answered)
         assert settled(lambda: len(server.hellos)) == sessions
         assert {h[:2] + h[3:] for h in server.hellos} == {(MAGIC, ECHO, size, size)}
         assert len({h[2] for h in server.hellos}) == min(threads, sessions)
@@ -144,16 +146,14 @@ def test_rr_counts_what_the_server_answered():
 def test_rr_measures_the_time_that_the_server_takes():
     server = Server(delay=0.010)
     r = load("tcp_rr", 10, 5, 1, server.port, 500)
-    assert 10e6 <= r["p50_ns"] < 25e6, r
+    assert 10e6 <= r["p50_ns"] < 100e6, r
     assert r["transactions"] < 5 * 510e6 / 10e6, r  # five sessions of 10 ms each, at best
 
 
 def test_udp_rr_asks_again_what_was_lost():
-    server = Server(lose_every=50)
-    r = load("udp_rr", 64, 4, 2, server.port, 1500)
-    assert r["transactions"] > 100 and r["retries"] > 0, r
-    near(r["transactions"] + r["before"], settled(lambda: server.answered), 64)
-    assert r["retries"] <= server.lost, (r, server.lost)
+    server = Server(lose_every=50, limit=400)
+    r = load("udp_rr", 64, 4, 2, server.port, 4000)
+    assert r["all_transactions"] == server.answered == 400 and r["retries"] >= 8, (r, server.answered)
 
 
 def test_tcp_rx_counts_what_the_receiver_has():
@@ -174,7 +174,7 @@ def test_tcp_tx_counts_what_came():
 def test_udp_tx_counts_each_datagram():
     server = Server()
     r = load("udp_tx", 200, 1, 1, server.port, 3000)
-    near(r["packets"], 100, 20)  # some may have come before the first mark
+    assert r["all_packets"] == 100 and r["packets"] > 0, r
     assert r["bytes"] == 200 * r["packets"]
 
 

@@ -66,12 +66,13 @@ static int put_load(char **arg)
         if (load_mark(load, &end) < 0)
                 return failed("no second mark");
         load_stop(load);
+        printf("all_transactions=%ju all_packets=%ju ", (uintmax_t)latency_total(&end.tally.latency),
+               (uintmax_t)end.tally.packets);
         tally_subtract(&end.tally, &begin.tally);
-        printf("ns=%ju transactions=%ju bytes=%ju packets=%ju retries=%ju timed=%ju p50_ns=%.0f p99_ns=%.0f before=%ju\n",
-               (uintmax_t)(end.time - begin.time), (uintmax_t)end.tally.transactions,
+        printf("ns=%ju transactions=%ju bytes=%ju packets=%ju retries=%ju p50_ns=%.0f p99_ns=%.0f\n",
+               (uintmax_t)(end.time - begin.time), (uintmax_t)latency_total(&end.tally.latency),
                (uintmax_t)end.tally.bytes, (uintmax_t)end.tally.packets, (uintmax_t)end.tally.retries,
-               (uintmax_t)latency_total(&end.tally.latency), latency_percentile(&end.tally.latency, 50),
-               latency_percentile(&end.tally.latency, 99), (uintmax_t)begin.tally.transactions);
+               latency_percentile(&end.tally.latency, 50), latency_percentile(&end.tally.latency, 99));
         return 0;
 }
 
