@@ -3,7 +3,7 @@
 `vwire driver`.  One link stands all the time; the settings are changed on it (`vwire ctl set`) and measured in turn (A B C A B C ...),
 because the speed of a machine changes from one second to the next.  Needs root, iperf3 and sockperf.  Prints key=value lines.
 
-usage: device_engine.py [--build=DIR] [--seconds=N] [--repeat=N] [PART...]
+usage: device_engine.py [--build=DIR] [--seconds=N] [--repeat=N] [--loads=LOAD,...] [PART...]
 PART: poll      round trips and CPU with poll-us 0, 10, 50, 100 on one device
       neighbours the same on two devices that share one CPU, both at work
       coalesce  calls a packet, throughput and CPU with coalescing off, 16/16, 64/64, adaptive
@@ -16,6 +16,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import shlex
 import signal
 import statistics
@@ -23,7 +24,7 @@ import subprocess
 import sys
 import time
 
-from splice_ratio import TOP, Link, run
+from splice_ratio import FAR, TOP, Link, run
 
 LOADS = {  # unit that counts, and whether more of it is better
     "tx-small": ("kpps", True),
@@ -41,6 +42,7 @@ class Engine(Link):
     def join(self):
         vwire = self.args.build / "vwire"
         self.ctl, sock = f"{self.dir.name}/ctl", f"{self.dir.name}/sock"
+        self.log_file = f"{self.dir.name}/round-trips"
         self.device = self.start(vwire, "device", f"--socket-path={sock}", f"--ctl={self.ctl}",
                                  f"--port=tap:tap0,netns={self.far}", *self.options)
         self.wait_for(lambda: os.path.exists(sock))
@@ -54,37 +56,64 @@ class Engine(Link):
 
     def counters(self):
         stats = json.loads(run(self.args.build / "vwire", "ctl", self.ctl, "stats", "--json"))
-        sums = {k: sum(q["counters"].get(k, 0) for q in stats["queues"])
-                for k in ("packets", "calls", "kicks", "poll_hits", "poll_misses", "poll_ns")}
         tasks = pathlib.Path(f"/proc/{self.device.pid}/task").glob("*/schedstat")
-        sums["cpu_ns"] = sum(int(t.read_text().split()[0]) for t in tasks)
-        sums["tx"] = sum(q["counters"]["packets"] for q in stats["queues"] if q["kind"] == "tx")
-        return sums
-
-    def measure(self, load):
-        for tries in range(5):
-            try:
-                return self.measure_once(load)
-            except (KeyError, subprocess.CalledProcessError):  # iperf3's server was not done with the last cell
-                if tries == 4:
-                    raise
-                time.sleep(0.5)
-
-    def measure_once(self, load):
-        loads = {"tx-small": lambda: self.iperf("-u", "-b", "0", "-l", "64"),
-                 "tx-bulk": lambda: self.iperf(),
-                 "rx-bulk": lambda: self.iperf("-R"),
-                 "rtt": self.sockperf}
-        before, began = self.counters(), time.monotonic()
-        found = loads[load]()
-        took = time.monotonic() - began
-        d = {k: v - before[k] for k, v in self.counters().items()}
-        if load == "tx-small":
-            found = {"kpps": d["tx"] / self.args.seconds / 1e3}
-        found |= {"cpu": d["cpu_ns"] / 1e9 / took, "cpu_us": d["cpu_ns"] / 1e3 / max(d["packets"], 1), "calls": d["calls"] / max(d["packets"], 1)}
-        if d["poll_hits"] + d["poll_misses"]:
-            found["poll_hits"] = d["poll_hits"] / (d["poll_hits"] + d["poll_misses"])
+        found = {"now": time.monotonic(), "cpu": sum(int(t.read_text().split()[0]) for t in tasks) / 1e9}
+        for q in stats["queues"]:
+            for key in "packets", "bytes", "calls", "poll_hits", "poll_misses":
+                found[key] = found.get(key, 0) + q["counters"].get(key, 0)
+                found[f"{q['kind']}_{key}"] = found.get(f"{q['kind']}_{key}", 0) + q["counters"].get(key, 0)
         return found
+
+    # ---- a load goes on while settings are changed under it ----
+
+    def begin(self, load):
+        """Starts it and returns when there is traffic to speak of: sockperf takes two seconds to set its clock."""
+        commands = {"tx-small": ("iperf3", "-c", FAR, "-t", "600", "-u", "-b", "0", "-l", "64"),
+                    "tx-bulk": ("iperf3", "-c", FAR, "-t", "600"),
+                    "rx-bulk": ("iperf3", "-c", FAR, "-t", "600", "-R"),
+                    "rtt": ("sockperf", "ping-pong", "--tcp", "-i", FAR, "-p", "11111", "-t", "60", "--full-rtt", "--msg-size", "64",
+                            "--full-log", self.log_file)}
+        for _ in range(5):
+            before, end = self.counters()["packets"], time.monotonic() + 5
+            self.command = subprocess.Popen(self.inside(self.near, *commands[load]), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while time.monotonic() < end and self.command.poll() is None:
+                if self.counters()["packets"] > before + 100:
+                    self.began = time.monotonic()
+                    return
+                time.sleep(0.01)
+            self.end()
+            time.sleep(0.2)  # iperf3's server was not done with the load before
+        raise RuntimeError(f"{load}: no traffic")
+
+    def end(self):
+        self.command.send_signal(signal.SIGINT)
+        self.command.wait()
+
+    def measure(self, setting, load):
+        """One cell: when the setting has been in force for `--warm` seconds, `--seconds` by the device's own counters."""
+        self.set(setting)
+        time.sleep(self.args.warm)
+        before = self.counters()
+        time.sleep(self.args.seconds)
+        d = {k: v - before[k] for k, v in self.counters().items()}
+        cell = {"tx-small": {"kpps": d["tx_packets"] / d["now"] / 1e3},
+                "tx-bulk": {"gbps": d["tx_bytes"] * 8e-9 / d["now"]},
+                "rx-bulk": {"gbps": d["rx_bytes"] * 8e-9 / d["now"]},
+                "rtt": {"began": before["now"]}}[load]
+        cell |= {"cpu": d["cpu"] / d["now"], "cpu_us": d["cpu"] * 1e6 / d["packets"], "calls": d["calls"] / d["packets"]}
+        if d["poll_hits"] + d["poll_misses"]:
+            cell["poll_hits"] = d["poll_hits"] / (d["poll_hits"] + d["poll_misses"])
+        return cell
+
+    def add_round_trips(self, cells):
+        """From sockperf's log.  What it calls 0 is not known, but its log begins when it has warmed up for 400 ms."""
+        rows = [line.split(", ") for line in open(self.log_file) if re.match(r"\d+, ", line)]
+        times = [(float(row[1]), float(row[3])) for row in rows]
+        offset = self.began + 0.4 - times[0][0]
+        for cell in cells:
+            began = cell.pop("began") - offset
+            found = sorted(us for at, us in times if began <= at < began + self.args.seconds)
+            cell |= {"p50_us": found[len(found) // 2], "p99_us": found[len(found) * 99 // 100]}
 
 
 def words(setting):
@@ -96,25 +125,35 @@ def median_of(cells, unit):
     return statistics.median(values) if values else None
 
 
-def table(links, part, loads, settings, args):
-    """Every setting under every load, interleaved; all links at once.  Returns the cells by (load, setting)."""
-    cells = {}
+def ratio_of(cells, base, unit):
+    """The median of the ratios within each turn."""
+    return statistics.median(a[unit] / b[unit] for a, b in zip(cells, base))
+
+
+def measure_in_turn(links, load, settings, args):
+    """Cells by setting, in the order of the rounds; all links are loaded at once."""
+    cells = {words(s): [] for s in settings}
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        for load in loads:
-            for _ in range(args.repeat):
-                for setting in settings:
-                    for link in links:
-                        link.set(setting)
-                    cells.setdefault((load, words(setting)), []).extend(pool.map(lambda link: link.measure(load), links))
-            for setting in settings:
-                found = cells[load, words(setting)]
-                units = dict.fromkeys(u for c in found for u in c)
-                print(f"part={part} load={load} setting={words(setting)}",
-                      *(f"{u}={median_of(found, u):.4g}" for u in units), f"n={len(found)}", flush=True)
-                unit = LOADS[load][0]
-                base = median_of(cells[load, words(settings[0])], unit)
-                print(f"part={part} load={load} setting={words(setting)} {unit}_to_{words(settings[0])}="
-                      f"{median_of(found, unit) / base:.3f}", flush=True)
+        for _ in range(args.repeat):
+            list(pool.map(lambda link: link.begin(load), links))
+            turn = {words(s): list(pool.map(lambda link: link.measure(s, load), links)) for s in settings}
+            for i, link in enumerate(links):
+                link.end()
+                if load == "rtt":
+                    link.add_round_trips([found[i] for found in turn.values()])
+            for name, found in turn.items():
+                cells[name] += found
+    return cells
+
+
+def table(links, part, load, settings, args):
+    """Every setting under a load, in turn.  Prints and returns the cells by setting."""
+    cells = measure_in_turn(links, load, settings, args)
+    unit, base = LOADS[load][0], words(settings[0])
+    for name, found in cells.items():
+        units = dict.fromkeys(u for c in found for u in c)
+        print(f"part={part} load={load} setting={name}", *(f"{u}={median_of(found, u):.4g}" for u in units),
+              f"{unit}_to_{base}={ratio_of(found, cells[base], unit):.3f}", f"n={len(found)}", flush=True)
     return cells
 
 
@@ -125,31 +164,34 @@ CHOOSES = {"adaptive": "both", "poll-us": 50}
 
 def part_poll(args):
     with Engine("e", args) as link:
-        table([link], "poll", ["rtt"], POLLS, args)
+        table([link], "poll", "rtt", POLLS, args)
 
 
 # T-VH-15
 def part_neighbours(args):
     with Engine("e", args, f"--cpus={args.cpu}") as one, Engine("f", args, f"--cpus={args.cpu}") as two:
-        cells = table([one, two], "neighbours", ["rtt"], POLLS, args)
-    p50 = {s: median_of(cells["rtt", s], "p50_us") for s in map(words, POLLS)}
-    gains = [p50["off"] / p50[s] for s in p50 if s != "off"]
-    print(f"engine_neighbours_gain_ratio={statistics.geometric_mean(gains):.3f} least={min(gains):.3f}", flush=True)
+        cells = table([one, two], "neighbours", "rtt", POLLS, args)
+    gains = [1 / ratio_of(cells[s], cells["off"], "p50_us") for s in cells if s != "off"]
+    print(f"engine_neighbours_gain_ratio={statistics.geometric_mean(gains):.3f}\nengine_neighbours_least_ratio={min(gains):.3f}", flush=True)
 
 
 def part_coalesce(args):
     with Engine("e", args) as link:
-        table([link], "coalesce", list(LOADS), [*HOLDS, {"adaptive": "both"}], args)
+        for load in args.loads:
+            table([link], "coalesce", load, [*HOLDS, {"adaptive": "both"}], args)
 
 
+# The best of several equals looks better than it is: it is chosen by some rounds and compared in others.
 def part_adaptive(args):
     fixed = [h | p for p in ({}, {"poll-us": 50}) for h in HOLDS]
     with Engine("e", args) as link:
-        cells = table([link], "adaptive", list(LOADS), [*fixed, CHOOSES], args)
-    for load, (unit, more) in LOADS.items():
-        best = (max if more else min)(fixed, key=lambda s: median_of(cells[load, words(s)], unit))
-        ratio = median_of(cells[load, words(CHOOSES)], unit) / median_of(cells[load, words(best)], unit)
-        print(f"engine_{load.replace('-', '_')}_of_best_ratio={ratio if more else 1 / ratio:.3f} best={words(best)}", flush=True)
+        for load in args.loads:
+            unit, more = LOADS[load]
+            cells = table([link], "adaptive", load, fixed, args)
+            best = (max if more else min)(fixed, key=lambda s: median_of(cells[words(s)], unit))
+            cells = table([link], "adaptive", load, [best, CHOOSES], args)
+            ratio = ratio_of(cells[words(CHOOSES)], cells[words(best)], unit)
+            print(f"engine_{load.replace('-', '_')}_of_best_ratio={ratio if more else 1 / ratio:.3f} best={words(best)}", flush=True)
 
 
 PARTS = {"poll": part_poll, "neighbours": part_neighbours, "coalesce": part_coalesce, "adaptive": part_adaptive}
@@ -158,8 +200,10 @@ PARTS = {"poll": part_poll, "neighbours": part_neighbours, "coalesce": part_coal
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=TOP / "build")
-    parser.add_argument("--seconds", type=int, default=1, help="of one cell")
+    parser.add_argument("--seconds", type=float, default=0.8, help="of one cell")
+    parser.add_argument("--warm", type=float, default=0.5, help="seconds before it, for policies to settle")
     parser.add_argument("--repeat", type=int, default=5, help="cells of each setting")
+    parser.add_argument("--loads", type=lambda text: text.split(","), default=list(LOADS), help=",".join(LOADS))
     parser.add_argument("--cpu", type=int, default=0, help="that neighbours share")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     args = parser.parse_args()

@@ -5,10 +5,12 @@
  *
  *      the gate      holds a publication only if more than one packet is outstanding or a hold is under way.  A single
  *                    request has no company: it is never held, whatever the phase.  Two holds in a row that nothing
- *                    joined shut the gate, each time for longer: a request of several packets is held twice at most.
+ *                    joined shut the gate for a while: a request of several packets is held twice.  And when far more
+ *                    than a few are not joined, all in all, the holding is given up.
  *      the score     a publication soon after the last one speaks for holding, three times more a late one against; 24 in
  *                    favour begin it.  Against it, in the same manner, only gaps that are long.  So a load must be well
- *                    inside the bounds to get in and well outside to get out, and chance takes it neither way.
+ *                    inside the bounds to get in and well outside to get out, and chance takes it neither way.  Small
+ *                    packets must come four to a hold; of a stream of GSO frames the hold should see the next.
  *      the trial     many requests in a closed loop do join each other's holds, yet each round takes longer by the hold.
  *                    That shows in the pace.  If packets come more slowly than before, holding is stopped to see whether
  *                    they come faster without, and given up if they do.
@@ -25,13 +27,14 @@
 #define HOLD_FRAMES   64 /* a burst of the device, and a poll of the driver */
 
 #define FRUITLESS_MAX 2
-#define FRUITFUL_MIN  16 /* in a row, and the gate's past is forgotten */
-#define SHUT_LEAST    64
-#define SHUT_MOST     65536
-#define SHUT_STEP     4
+#define SHUT_EVENTS   16 /* a load that is too slow is given up meanwhile */
+#define FRUITLESS     2  /* evidence for giving up: a third of all holds may be fruitless */
+#define FRUITFUL      (-1)
+#define HOPELESS      24
 
-#define SOON_SHARE    4  /* of the hold: four more would join */
-#define LATE_SHARE    2  /* one more would */
+#define STREAM        8  /* packets outstanding for each that was published: GSO frames, or a long queue */
+#define SOON_SHARE    4  /* of the hold: four more would join; of a stream one more */
+#define LATE_SHARE    2  /* one more would; of a stream one in two holds */
 #define SCORE_IN      24 /* 24 publications of 8 packets settle within 200 */
 #define SCORE_OUT     32
 #define SOON          1 /* what a gap is worth: toward going in */
@@ -69,7 +72,6 @@ void moderation_init(struct moderation *m, uint32_t usecs_max, uint32_t frames_m
 {
         *m = (struct moderation){
                 .profile = {MIN(usecs_max, (uint32_t)HOLD_USECS), MIN(frames_max, (uint32_t)HOLD_FRAMES)},
-                .shut_next = SHUT_LEAST,
                 .since_left = LEFT_EVENTS,
                 .penalty = PENALTY_LEAST,
                 .trusted = TRUST_LEAST,
@@ -81,18 +83,12 @@ void moderation_init(struct moderation *m, uint32_t usecs_max, uint32_t frames_m
 static void hold_ended(struct moderation *m)
 {
         m->held = 0;
-        if (m->joined) {
-                m->fruitless = 0;
-                if (++m->fruitful >= FRUITFUL_MIN)
-                        m->shut_next = SHUT_LEAST;
-                return;
-        }
-        m->fruitful = 0;
-        if (++m->fruitless < FRUITLESS_MAX)
+        m->hopeless = MAX(m->hopeless + (m->joined ? FRUITFUL : FRUITLESS), 0);
+        m->fruitless = m->joined ? 0 : m->fruitless + 1;
+        if (m->fruitless < FRUITLESS_MAX)
                 return;
         m->fruitless = 0;
-        m->shut = m->shut_next;
-        m->shut_next = MIN(m->shut_next * SHUT_STEP, (uint32_t)SHUT_MOST);
+        m->shut = SHUT_EVENTS;
 }
 
 /* Keeps the same account of the hold under way as the coalescing does. */
@@ -142,9 +138,18 @@ static bool convinced(struct moderation *m, int worth, int enough)
         return m->score == enough;
 }
 
-static bool too_slow(struct moderation *m, uint64_t gap)
+static bool soon_enough(struct moderation *m, uint64_t gap, bool stream)
 {
-        return convinced(m, gap > hold_time(m) / LATE_SHARE ? LATE : NOT_LATE, SCORE_OUT);
+        uint64_t soon = hold_time(m) / (stream ? 1 : SOON_SHARE);
+
+        return convinced(m, gap <= soon ? SOON : NOT_SOON, SCORE_IN);
+}
+
+static bool too_slow(struct moderation *m, uint64_t gap, bool stream)
+{
+        uint64_t late = stream ? 2 * hold_time(m) : hold_time(m) / LATE_SHARE;
+
+        return convinced(m, gap > late ? LATE : NOT_LATE, SCORE_OUT);
 }
 
 /* A measurement without end keeps its rates and stays small. */
@@ -156,9 +161,9 @@ static void halve(struct moderation_run *r)
         r->span /= 2;
 }
 
-static enum moderation_phase while_off(struct moderation *m, uint64_t gap, uint64_t now)
+static enum moderation_phase while_off(struct moderation *m, uint64_t gap, bool stream, uint64_t now)
 {
-        bool pays = convinced(m, gap <= hold_time(m) / SOON_SHARE ? SOON : NOT_SOON, SCORE_IN);
+        bool pays = soon_enough(m, gap, stream);
 
         m->since_left += m->since_left < LEFT_EVENTS;
         if (m->since_left == LEFT_EVENTS)
@@ -178,9 +183,9 @@ static enum moderation_phase while_off(struct moderation *m, uint64_t gap, uint6
         return MODERATION_TRIAL;
 }
 
-static enum moderation_phase while_trial(struct moderation *m, uint64_t gap, uint64_t now)
+static enum moderation_phase while_trial(struct moderation *m, uint64_t gap, bool stream, uint64_t now)
 {
-        if (m->shut || too_slow(m, gap)) {
+        if (m->hopeless >= HOPELESS || too_slow(m, gap, stream)) {
                 bar(m, now);
                 return MODERATION_OFF;
         }
@@ -192,9 +197,9 @@ static enum moderation_phase while_trial(struct moderation *m, uint64_t gap, uin
         return SUSPECT(m->pace_on, m->pace_off) ? MODERATION_CHECK : MODERATION_ON;
 }
 
-static enum moderation_phase while_check(struct moderation *m, uint64_t gap, uint64_t now)
+static enum moderation_phase while_check(struct moderation *m, uint64_t gap, bool stream, uint64_t now)
 {
-        if (too_slow(m, gap))
+        if (too_slow(m, gap, stream))
                 return MODERATION_OFF;
         if (m->run.events < PACE_EVENTS)
                 return MODERATION_CHECK;
@@ -204,11 +209,15 @@ static enum moderation_phase while_check(struct moderation *m, uint64_t gap, uin
         return MODERATION_OFF;
 }
 
-static enum moderation_phase while_on(struct moderation *m, uint64_t gap, uint64_t now)
+static enum moderation_phase while_on(struct moderation *m, uint64_t gap, bool stream, uint64_t now)
 {
         uint64_t pace_now;
 
-        if (too_slow(m, gap)) {
+        if (m->hopeless >= HOPELESS) {
+                bar(m, now);
+                return MODERATION_OFF;
+        }
+        if (too_slow(m, gap, stream)) {
                 m->since_left = 0;
                 return MODERATION_OFF;
         }
@@ -225,17 +234,17 @@ static enum moderation_phase while_on(struct moderation *m, uint64_t gap, uint64
         return MODERATION_CHECK;
 }
 
-static enum moderation_phase judge(struct moderation *m, uint64_t gap, uint64_t now)
+static enum moderation_phase judge(struct moderation *m, uint64_t gap, bool stream, uint64_t now)
 {
         switch (m->phase) {
         case MODERATION_OFF:
-                return while_off(m, gap, now);
+                return while_off(m, gap, stream, now);
         case MODERATION_TRIAL:
-                return while_trial(m, gap, now);
+                return while_trial(m, gap, stream, now);
         case MODERATION_CHECK:
-                return while_check(m, gap, now);
+                return while_check(m, gap, stream, now);
         case MODERATION_ON:
-                return while_on(m, gap, now);
+                return while_on(m, gap, stream, now);
         case MODERATION_PHASES:
                 break;
         }
@@ -285,7 +294,7 @@ bool moderation_note(struct moderation *m, uint32_t n, uint32_t outstanding, uin
         m->run.packets += n;
         m->run.crowded += crowded;
         m->run.span += gap;
-        m->next = judge(m, gap, now);
+        m->next = judge(m, gap, outstanding >= STREAM * n, now);
         record(m, (struct moderation_event){
                           .now = now, .n = n, .outstanding = outstanding, .step = MODERATION_NOTE });
         if (moderation_phase_holds(m->next) != moderation_phase_holds(m->phase))
@@ -299,6 +308,7 @@ void moderation_apply(struct moderation *m, uint64_t now)
 {
         enter(m, m->next, now);
         m->held = m->fruitless = m->shut = 0;
+        m->hopeless = 0;
         record(m, (struct moderation_event){ .now = now, .step = MODERATION_APPLY });
 }
 

@@ -53,9 +53,8 @@ struct moderation {
         uint32_t held;       /* packets in it; 0: none is under way */
         uint64_t hold_began; /* of the last hold */
         uint32_t fruitless;  /* holds in a row that nothing joined */
-        uint32_t fruitful;   /* holds in a row that something did */
         uint32_t shut;       /* publications until it opens again */
-        uint32_t shut_next;  /* for how many it shuts the next time */
+        int32_t hopeless;    /* evidence that holds are not joined */
 
         /* the phase */
         int32_t score;                  /* evidence for leaving OFF, or for going back there */
@@ -76,7 +75,7 @@ void moderation_init(struct moderation *m, uint32_t usecs_max, uint32_t frames_m
 void moderation_reset(struct moderation *m, uint32_t usecs_max, uint32_t frames_max, uint64_t now);
 
 /* `n` packets were published at `now`; `outstanding` counts these and those known to wait behind them (in the ring for
- * tx, in the port for rx).  True: time for a call.  Sets `c` as it decides. */
+ * tx, in the port for rx); a GSO frame counts as the packets that it is on the wire.  True: time for a call.  Sets `c` as it decides. */
 bool moderation_publish(struct moderation *m, struct coalesce *c, uint32_t n, uint32_t outstanding,
                         uint64_t now);
 

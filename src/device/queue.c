@@ -14,7 +14,8 @@
 #include "device/notify.h"
 #include "device/queue.h"
 
-#define POOL_SLACK 1024 /* pieces beyond the longest chain, so that a burst of usual ones fits besides it */
+#define POOL_SLACK  1024 /* pieces beyond the longest chain, so that a burst of usual ones fits besides it */
+#define WIRE_PACKET 1514 /* bytes of one that is full, on an Ethernet as it usually is */
 
 static const char *const life_name[] = { "new", "configured", "running", "draining", "stopped" };
 static_assert(ARRAY_SIZE(life_name) == VQ_LIFE_COUNT, "a name each");
@@ -59,6 +60,12 @@ static unsigned full_mark(const struct dev_queue *q)
         return q->vq.size - MIN(q->vq.size / 2, 19u);
 }
 
+/* Packets as they are on the wire: a GSO frame is many. */
+static unsigned wire_packets(const struct dev_run *run)
+{
+        return MAX(run->published, run->bytes / WIRE_PACKET);
+}
+
 static bool call_due(struct dev_queue *q, const struct dev_run *run)
 {
         unsigned behind =
@@ -66,7 +73,7 @@ static bool call_due(struct dev_queue *q, const struct dev_run *run)
 
         if (!settings_unpack(q->settings).adaptive)
                 return coalesce_note(&q->coalesce, run->published, run->now);
-        return moderation_publish(&q->moderation, &q->coalesce, run->published, run->published + behind,
+        return moderation_publish(&q->moderation, &q->coalesce, run->published, wire_packets(run) + behind,
                                   run->now);
 }
 

@@ -38,6 +38,7 @@ struct sim {
         struct source src[SOURCES_MAX];
         unsigned n;
         uint64_t rng, now;
+        uint32_t wire;                          /* what a packet is on the wire, if it is a GSO frame */
         uint32_t backlog[HELD_MAX], head, tail; /* source of each packet */
         struct {
                 uint32_t source;
@@ -65,6 +66,7 @@ static struct sim *sim_new(enum mode mode, bool spins)
         s->mode = mode;
         s->spins = spins;
         s->rng = 42;
+        s->wire = 1;
         s->now = NSEC_PER_SEC;
         moderation_init(&s->mod, VW_USECS_MAX, VW_FRAMES_MAX);
         return s;
@@ -144,7 +146,7 @@ static void turn(struct sim *s)
         }
         arrive(s);
         due = s->mode == AT_ONCE ||
-              moderation_publish(&s->mod, &s->coalesce, n, n + s->head - s->tail, s->now);
+              moderation_publish(&s->mod, &s->coalesce, n, n * s->wire + s->head - s->tail, s->now);
         s->packets += n;
         if (s->mod.changes != changes)
                 s->settled = s->packets;
@@ -268,6 +270,43 @@ TEST(moderation, a_stream_of_single_packets_gets_a_quarter_of_the_calls_or_less)
                 free(once);
                 free(s);
         }
+}
+
+TEST(moderation, a_stream_of_gso_frames_is_held_where_single_packets_are_not)
+{
+        for (unsigned gap = 20000; gap <= 40000; gap += 5000) {
+                struct sim *once = sim_new(AT_ONCE, true), *s = sim_new(ADAPTIVE, true);
+
+                s->wire = 44;
+                open_loop(once, gap, 1, true);
+                open_loop(s, gap, 1, true);
+                run(once, NSEC_PER_SEC);
+                run(s, NSEC_PER_SEC);
+                EXPECT(s->calls * 5 <= once->calls * 3);
+                EXPECT(s->delay / s->packets <= 64 * US);
+                free(once);
+                free(s);
+        }
+}
+
+/* T-DIM-03 */
+TEST(moderation, requests_that_are_gso_frames_are_held_a_dozen_times_at_most)
+{
+        struct sim *s = sim_new(ADAPTIVE, true);
+        uint64_t delayed;
+
+        s->wire = 44;
+        open_loop(s, 20000, 1, true);
+        run(s, 100 * NSEC_PER_MSEC);
+        EXPECT(moderation_phase_holds(s->mod.phase));
+        delayed = s->delayed;
+        closed_loop(s, 1, 30 * US, 1, false);
+        run(s, 200 * US); /* three round trips, of which two are held */
+        EXPECT(s->delayed - delayed <= 3);
+        run(s, 40 * NSEC_PER_MSEC);
+        EXPECT(s->delayed - delayed <= 13);
+        EXPECT(!moderation_phase_holds(s->mod.phase));
+        free(s);
 }
 
 TEST(moderation, packets_far_apart_are_not_held)
