@@ -57,7 +57,7 @@ void *arena_alloc(struct arena *a, size_t size, size_t align)
 
         check(align && !(align & (align - 1)));
         start = ALIGN_UP(a->used, align);
-        if (!a->va || start < a->used || start > a->size || size > a->size - start)
+        if (start > a->size || size > a->size - start) /* one that was never set up has size 0 */
                 return NULL;
         a->used = start + size;
         return a->va + start;

@@ -69,6 +69,12 @@ static struct mem_mapping *claim_slot(void)
         return m;
 }
 
+/* The release is for whoever claims it next: it is done with. */
+static void release_slot(struct mem_mapping *m)
+{
+        store_release(&m->taken, false);
+}
+
 static int check_file(int fd, uint64_t offset, uint64_t size, struct stat *ret_st, uint64_t *ret_page,
                       const char **ret_why)
 {
@@ -121,7 +127,7 @@ int mapping_new(int fd, uint64_t offset, uint64_t size, struct mem_mapping **ret
                      (off_t)(offset - below));
         if (start == MAP_FAILED) {
                 r = -errno;
-                store_release(&m->taken, false);
+                release_slot(m);
                 *ret_why = r == -EPERM ? "memory region: file sealed against writing"
                                        : "memory region: mmap failed";
                 return r == -EPERM ? -EBADF : r;
@@ -153,7 +159,7 @@ void mapping_put(struct mem_mapping *m)
         end = m->end;
         set_range(m, 0, 0, 0); /* before the addresses can belong to something else */
         munmap((void *)start, end - start);
-        store_release(&m->taken, false);
+        release_slot(m);
 }
 
 bool mapping_any_gone(void)

@@ -193,7 +193,7 @@ static bool csum_makes_sense(const struct vw_net_hdr *hdr, const uint8_t *bytes,
                 return false;
         if (at->ethertype != NET_TYPE_IPV4 && at->ethertype != NET_TYPE_IPV6)
                 return true; /* PPPoE, MPLS, ...: the packet is further in */
-        if (!at->l4 || start < at->l4 || field + 2 > at->ip_end || at->fragment)
+        if (start < at->l4 || field + 2 > at->ip_end || at->fragment) /* not a whole IP packet: ip_end is 0 */
                 return false;
         switch (at->l4_proto) {
         case IPPROTO_TCP:
@@ -325,8 +325,6 @@ bool net_over_mtu(const struct vw_net_hdr *hdr, const uint8_t *bytes, uint32_t l
 
         if (hdr->gso_type != VW_GSO_NONE)
                 len = MIN(len, (uint32_t)hdr->hdr_len + hdr->gso_size);
-        if (len <= NET_ETH_LEN + mtu)
-                return false;
         parse_ethernet(bytes, len, &at);
         return len > at.l3 + mtu;
 }

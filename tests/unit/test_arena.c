@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -65,6 +66,20 @@ TEST(arena, reset_takes_everything_back_and_zeroes_it)
         for (int i = 0; i < 4096; i++)
                 EXPECT_EQ(p[i], 0);
         arena_done(&a);
+}
+
+TEST(arena, without_a_possible_size_opens_nothing)
+{
+        const size_t sizes[] = { 0, SIZE_MAX, SIZE_MAX - 4094 };
+        int next = dup(0);
+        struct arena a;
+
+        close(next);
+        for (unsigned i = 0; i < 3; i++) {
+                EXPECT_EQ(arena_init(&a, sizes[i]), -EINVAL);
+                EXPECT_EQ(dup(0), next);
+                close(next);
+        }
 }
 
 TEST(arena, done_accepts_zeroed_failed_and_done_ones)

@@ -503,6 +503,10 @@ TEST(backend, tells_of_a_changed_configuration_where_that_was_negotiated)
         close(others[1]);
         close(sockets[1]);
         EXPECT_EQ(read(others[0], header, 4), 0);
+        EXPECT(mock_u64(&s, VHOST_USER_SET_PROTOCOL_FEATURES, ALL & ~BIT(VHOST_USER_PROTOCOL_F_CONFIG)) <=
+               ACCEPTED);
+        EXPECT_EQ(vu_backend_config_changed(s.be), -EOPNOTSUPP);
+        EXPECT(mock_u64(&s, VHOST_USER_SET_PROTOCOL_FEATURES, ALL) <= ACCEPTED);
         EXPECT_EQ(vu_backend_config_changed(s.be), 0);
         EXPECT_EQ(recv(sockets[0], header, sizeof(header), MSG_DONTWAIT), 12);
         EXPECT_EQ(header[0], VHOST_USER_BACKEND_CONFIG_CHANGE_MSG);

@@ -532,6 +532,21 @@ TEST(hdr, checksums_that_no_sum_can_make_are_bad)
         EXPECT_EQ(tx(s, HOST), VW_DROP_BAD_CSUM);
 }
 
+/* Nobody knows what is in a frame whose VLAN tag is cut. */
+TEST(hdr, checksum_behind_a_tag_that_is_cut_short_is_bad)
+{
+        for (unsigned tags = 1; tags <= 2; tags++) {
+                struct frame_spec spec = { .proto = IPPROTO_UDP, .vlans = tags };
+                struct sample s = make(spec, 0);
+
+                s.hdr = (struct vw_net_hdr){ .flags = VW_HDR_F_NEEDS_CSUM, .csum_start = 14 };
+                for (s.len = 16; s.len < NET_ETH_LEN + tags * NET_VLAN_LEN; s.len++) {
+                        EXPECT_EQ(tx(s, HOST), VW_DROP_BAD_CSUM);
+                        EXPECT_EQ(rx(s, GUEST), VW_DROP_BAD_CSUM);
+                }
+        }
+}
+
 /* hostile E11 */
 TEST(hdr, gso_headers_must_be_what_the_type_says)
 {

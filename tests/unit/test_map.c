@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/atomics.h"
+#include "base/check.h"
 #include "mem/map.h"
 #include "mem/mapping.h"
 #include "scale.h"
@@ -554,6 +555,46 @@ TEST(map, faults_are_mended_while_another_thread_maps_and_unmaps)
         store_relaxed(&stop, true);
         pthread_join(thread, NULL);
         sigaction(SIGBUS, &old, NULL);
+}
+
+/* Maps and unmaps, several at a time, so that the list grows too. */
+static void *come_and_go(void *arg)
+{
+        const uint64_t rounds = test_scale(1000, 100000);
+        struct mem_map *map[64];
+        int fd = new_file(PAGE);
+        bool *done = arg;
+
+        for (uint64_t i = 0; i < rounds; i++) {
+                unsigned n = i < ARRAY_SIZE(map) ? (unsigned)i : 2;
+
+                for (unsigned k = 0; k < n; k++)
+                        map[k] = new_map(&(struct mem_region_spec){ .size = PAGE, .fd = fd }, 1);
+                for (unsigned k = 0; k < n; k++)
+                        mem_map_put(map[k]);
+        }
+        close(fd);
+        store_relaxed(done, true);
+        return NULL;
+}
+
+/* A fault of the program's own is not to be taken for one of a mapping that is just being made or dropped. */
+TEST(map, an_address_outside_is_nobodys_while_mappings_come_and_go)
+{
+        static uint8_t ours[2 * PAGE]; /* below all mappings */
+        uint8_t *page = ours + PAGE - (uintptr_t)ours % PAGE;
+        bool done[2] = { false };
+        pthread_t thread[2];
+
+        *page = 7;
+        for (unsigned i = 0; i < 2; i++)
+                EXPECT_EQ(pthread_create(&thread[i], NULL, come_and_go, &done[i]), 0);
+        while (!load_relaxed(&done[0]) || !load_relaxed(&done[1])) {
+                EXPECT(!mem_sigbus(page));
+                EXPECT_EQ(*page, 7);
+        }
+        for (unsigned i = 0; i < 2; i++)
+                pthread_join(thread[i], NULL);
 }
 
 /* Huge pages: sizes and offsets are rounded to the file's page, not to ours.  Needs two of them free. */

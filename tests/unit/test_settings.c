@@ -106,6 +106,20 @@ TEST(settings, refusals_name_key_value_and_limit)
         }
 }
 
+TEST(settings, a_key_alone_is_no_more_than_a_key)
+{
+        struct vw_setting s = { .queue = 77 };
+        const char *why = "";
+
+        EXPECT_EQ(vw_key_parse("tx-usecs=1", &s, &why), -EINVAL);
+        EXPECT_STR(why, "tx-usecs=1 is more than a key");
+        EXPECT_EQ(vw_key_parse("tx-usecs=", &s, &why), -EINVAL);
+        EXPECT_EQ(s.queue, 77);
+        EXPECT_EQ(vw_key_parse("q3.tx-usecs", &s, &why), 0);
+        EXPECT_EQ(s.queue, 3);
+        EXPECT_EQ(s.key, VW_KEY_TX_USECS);
+}
+
 TEST(settings, every_value_survives_format_and_parse)
 {
         for (enum vw_key key = 0; key < VW_KEY_COUNT; key++) {
