@@ -1,8 +1,10 @@
 /* Collects the registered tests and hands them to cmocka.  `prog PATTERN` runs the tests whose name matches
- * (shell wildcards).  VW_TEST_FULL=1 asks for the full counts of the cases: see test_scale(). */
+ * (shell wildcards), `prog --list` prints the names.  VW_TEST_FULL=1 asks for the full counts of the cases: see test_scale(). */
 #include "test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "scale.h"
 
@@ -29,6 +31,11 @@ uint64_t test_scale(uint64_t everyday, uint64_t full)
 
 int main(int argc, char **argv)
 {
+        if (argc > 1 && !strcmp(argv[1], "--list")) {
+                for (size_t i = 0; i < n_tests; i++)
+                        puts(tests[i].name);
+                return 0;
+        }
         if (argc > 1)
                 cmocka_set_test_filter(argv[1]);
         cmocka_set_message_output(CM_OUTPUT_TAP);
