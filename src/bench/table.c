@@ -214,26 +214,34 @@ static uint64_t sum_of(const uint64_t sizes[RECORD_SIZES])
         return sum;
 }
 
-/* Sizes that make up half a per cent of a row somewhere. */
+/* Sizes that make up a fiftieth of a row somewhere. */
 static bool worth_a_column(const struct record_experiment *re, unsigned bin)
 {
         for (unsigned c = 0; c < re->n_cells; c++)
                 for (unsigned v = 0; v < re->experiment->n_variants && re->cells[c].sizes; v++) {
                         const uint64_t *sizes = &re->cells[c].sizes[v * RECORD_SIZES];
 
-                        if (sizes[bin] && sizes[bin] * 200 >= sum_of(sizes))
+                        if (sizes[bin] && sizes[bin] * 50 >= sum_of(sizes))
                                 return true;
                 }
         return false;
 }
 
+/* The last column is for all that have none. */
 static void put_sizes(struct table *t, unsigned first, const unsigned *bins, const uint64_t *sizes)
 {
-        double total = (double)sum_of(sizes);
+        uint64_t total = sum_of(sizes), rest = total;
+        unsigned last = t->n_columns - 1;
 
-        for (unsigned i = 0; first + i < t->n_columns; i++)
-                if (sizes[bins[i]])
-                        put(t, first + i, MARK_PLAIN, "%.1f", 100 * (double)sizes[bins[i]] / total);
+        for (unsigned column = first; column < last; column++) {
+                uint64_t n = sizes[bins[column - first]];
+
+                rest -= n;
+                if (n)
+                        put(t, column, MARK_PLAIN, "%.1f", 100 * (double)n / (double)total);
+        }
+        if (rest)
+                put(t, last, MARK_PLAIN, "%.1f", 100 * (double)rest / (double)total);
 }
 
 void table_of_sizes(const struct record_experiment *re, struct table *ret_table)
@@ -246,12 +254,13 @@ void table_of_sizes(const struct record_experiment *re, struct table *ret_table)
         load = add_column(ret_table, "", "load", true);
         variant = add_column(ret_table, "", "variant", true);
         first = ret_table->n_columns;
-        for (unsigned i = 0; i < RECORD_SIZES && ret_table->n_columns < TABLE_COLUMNS; i++)
+        for (unsigned i = 0; i < RECORD_SIZES && ret_table->n_columns < TABLE_COLUMNS - 1; i++)
                 if (worth_a_column(re, i)) {
                         snprintf(text, sizeof(text), "%u", i * VW_BUFFER_STEP);
                         add_column(ret_table, "bytes of a buffer: share in %", text, false);
                         bins[n++] = i;
                 }
+        add_column(ret_table, "bytes of a buffer: share in %", "others", false);
         for (unsigned c = 0; c < re->n_cells; c++) {
                 const struct record_cell *rc = &re->cells[c];
 
