@@ -15,9 +15,10 @@
 #include "rig.h"
 #include "stop.h"
 
-#define WARM_MS    150 /* after connecting, until windows and buffers have found their sizes */
-#define SETTLE_MS  40  /* after a change of settings */
-#define RIG_MS     600 /* to set one up */
+#define WARM_MS    150  /* after connecting, until windows and buffers have found their sizes */
+#define SETTLE_MS  40   /* after a change of settings */
+#define RIG_MS     600  /* to set one up, */
+#define BOOT_MS    4000 /* and where a guest boots */
 #define RIGS       (RIG_MACHINE + 1)
 #define TOLD_EVERY 10 /* s between lines of progress where no line can be overwritten */
 
@@ -39,12 +40,20 @@ unsigned bench_window_ms(bool quick)
 
 /* ---- the plan ---- */
 
-static unsigned count_variants(const struct experiment *e, const struct cell *cell)
+static bool applies(const struct bench_plan *plan, const struct experiment *e, const struct cell *cell,
+                    unsigned variant)
+{
+        return experiment_applies(e, cell, variant) &&
+               (!plan->linux_guest || e->variants[variant].linux_does);
+}
+
+static unsigned count_variants(const struct bench_plan *plan, const struct experiment *e,
+                               const struct cell *cell)
 {
         unsigned n = 0;
 
         for (unsigned v = 0; v < e->n_variants; v++)
-                n += experiment_applies(e, cell, v);
+                n += applies(plan, e, cell, v);
         return n;
 }
 
@@ -60,7 +69,7 @@ static bool shares_rig(const struct experiment *e, const struct cell *cell)
 static double cell_ms(const struct experiment *e, const struct cell *cell, const struct bench_plan *plan)
 {
         double window = SETTLE_MS + bench_window_ms(plan->quick), warm = WARM_MS + 0.2 * cell->sessions;
-        unsigned samples = plan->repeat * count_variants(e, cell);
+        unsigned samples = plan->repeat * count_variants(plan, e, cell);
 
         if (cell->work == WORK_LIMIT)
                 return samples * bench_window_ms(plan->quick);
@@ -71,7 +80,7 @@ static double experiment_ms(const struct experiment *e, const struct bench_plan 
 {
         struct cell cells[CELLS_MAX];
         unsigned n = experiment_cells(e, plan->quick, cells);
-        double ms = RIG_MS;
+        double ms = plan->linux_guest ? BOOT_MS : RIG_MS;
 
         for (unsigned i = 0; i < n; i++)
                 ms += cell_ms(e, &cells[i], plan);
@@ -133,7 +142,7 @@ static int use_rig(struct run *run, enum rig_kind kind, const struct cell *cell)
                 rig_end(run->busy);
         run->busy = NULL;
         if (!*rig)
-                status = rig_start(kind, rig);
+                status = rig_start(kind, run->plan->linux_guest, rig);
         if (status < 0)
                 status = rig_begin(*rig, cell);
         run->busy = *rig;
@@ -226,7 +235,7 @@ static int measure_round(struct run *run, struct record_experiment *re, unsigned
         for (unsigned i = 0; i < e->n_variants && status == GO_ON; i++) {
                 unsigned v = (run->round + i) % e->n_variants;
 
-                if (experiment_applies(e, &rc->cell, v))
+                if (applies(run->plan, e, &rc->cell, v))
                         status = measure(run, re, rc, v, &samples[v]);
         }
         if (status == GO_ON && !record_add_round(re, rc, samples))
@@ -268,7 +277,7 @@ static int run_experiment(struct run *run, const struct experiment *e, struct re
                 rig_stop(run->rigs[i]);
                 run->rigs[i] = NULL;
         }
-        run->done_ms += RIG_MS;
+        run->done_ms += run->plan->linux_guest ? BOOT_MS : RIG_MS;
         return status;
 }
 

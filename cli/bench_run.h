@@ -8,7 +8,8 @@ struct bench_plan {
         const struct experiment *const *experiments;
         unsigned n_experiments;
         bool quick;
-        unsigned repeat; /* rounds of each cell */
+        bool linux_guest; /* at the driver's end, for the variants that it knows */
+        unsigned repeat;  /* rounds of each cell */
 };
 
 unsigned bench_window_ms(bool quick);

@@ -105,14 +105,35 @@ bool child_listens(const struct child *c, unsigned port)
         return listed(c->pid, "tcp", port) || listed(c->pid, "tcp6", port);
 }
 
-uint64_t child_cpu_us(const struct child *c)
+static uint64_t process_cpu_us(pid_t pid)
 {
         struct timespec t;
         clockid_t clock;
 
-        if (!c->pid || clock_getcpuclockid(c->pid, &clock) != 0 || clock_gettime(clock, &t) < 0)
+        if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) < 0)
                 return 0;
         return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static uint64_t tree_cpu_us(pid_t pid)
+{
+        uint64_t us = process_cpu_us(pid);
+        char path[64];
+        FILE *f;
+        int son;
+
+        snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+        f = fopen(path, "re");
+        while (f && fscanf(f, "%d", &son) == 1)
+                us += tree_cpu_us(son);
+        if (f)
+                fclose(f);
+        return us;
+}
+
+uint64_t child_cpu_us(const struct child *c)
+{
+        return c->pid ? tree_cpu_us(c->pid) : 0;
 }
 
 bool child_found(const char *name)

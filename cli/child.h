@@ -31,7 +31,7 @@ void child_stop(struct child *c, unsigned grace_ms);
 /* Whether something in its network namespace listens on the TCP port. */
 bool child_listens(const struct child *c, unsigned port);
 
-/* CPU time of all its threads so far, in microseconds. */
+/* CPU time of it and its living descendants so far, in microseconds. */
 uint64_t child_cpu_us(const struct child *c);
 
 /* Whether a program of that name is in PATH. */

@@ -1,14 +1,19 @@
 /* `vwire bench`: the published experiments with vwire in the place of virtio-net and vhost-net. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "bench/report.h"
+#include "bench/server.h"
+#include "bench/traffic.h"
 #include "bench_run.h"
 #include "child.h"
 #include "cli.h"
+#include "guest.h"
 #include "netns.h"
 #include "opts.h"
 #include "stop.h"
@@ -22,14 +27,21 @@
 static struct bench_options {
         bool quick;
         unsigned repeat; /* 0: as quick says */
+        int guest;
         const char *json, *html;
 } options;
+
+enum { GUEST_VWIRE, GUEST_UML };
+static const char *const guest_words[] = { "vwire", "uml", NULL };
 
 static const struct opt rows[] = {
         ROW_FLAG(struct bench_options, quick, "quick",
                  "fewer cells and shorter windows: `all` in under ten minutes"),
         ROW_NUMBER(struct bench_options, repeat, "repeat", 1, 99, "9, or 5 with --quick",
                    "rounds of each cell"),
+        ROW_WORD(
+                struct bench_options, guest, "guest", guest_words, "vwire",
+                "what drives the device: vwire's own driver, or Linux as a program (User Mode Linux) where that one's driver can"),
         ROW_TEXT(struct bench_options, json, "json", "FILE", NULL,
                  "every sample, the machine and the settings, as JSON"),
         ROW_TEXT(struct bench_options, html, "html", "FILE", NULL,
@@ -50,7 +62,8 @@ static const struct opt_page page = {
                   "  list                    the experiments, a line each\n"
                   "  run NAME...|all         run them and print their tables\n"
                   "  report FILE...          the tables (and --html) of earlier runs' --json, as one\n"
-                  "  compare A.json B.json   what differs between two runs beyond the noise\n",
+                  "  compare A.json B.json   what differs between two runs beyond the noise\n"
+                  "  serve ADDRESS           the guest's side of the traffic, for a guest that is not ours\n",
         .examples = "  vwire bench run all --quick --html=bench.html\n"
                     "  vwire bench run busypoll contention --json=today.json\n"
                     "  vwire bench compare yesterday.json today.json\n",
@@ -157,8 +170,13 @@ static int choose(const char *const *words, const struct experiment **chosen, un
 
                 if (!e && strcmp(*words, "all") != 0)
                         return unknown_experiment(*words);
+                if (e && options.guest == GUEST_UML && !experiment_has_linux(e))
+                        return opts_refuse(COMMAND,
+                                           "--guest=uml: %s needs settings that only vwire's own driver has",
+                                           e->name);
                 for (unsigned i = 0; i < n_experiments; i++)
-                        wanted[i] |= !e || e == &experiments[i];
+                        wanted[i] |= e ? e == &experiments[i]
+                                       : options.guest != GUEST_UML || experiment_has_linux(&experiments[i]);
         }
         *ret_n = 0;
         for (unsigned i = 0; i < n_experiments; i++)
@@ -193,7 +211,7 @@ static int run_plan(const struct bench_plan *plan, const struct outputs *outputs
                 return fail("%s", why);
         announce(plan);
         record_init(&record);
-        snprintf(record.guest, sizeof(record.guest), "vwire");
+        snprintf(record.guest, sizeof(record.guest), "%s", guest_words[options.guest]);
         status = bench_run(plan, &record);
         published = publish(outputs, &record);
         record_done(&record);
@@ -203,12 +221,17 @@ static int run_plan(const struct bench_plan *plan, const struct outputs *outputs
 static int run_run(const char *const *words)
 {
         const struct experiment *chosen[NAMES_MAX];
-        struct bench_plan plan = { .experiments = chosen, .quick = options.quick };
+        struct bench_plan plan = { .experiments = chosen,
+                                   .quick = options.quick,
+                                   .linux_guest = options.guest == GUEST_UML };
         struct outputs outputs;
         int status = choose(words, chosen, &plan.n_experiments);
 
         if (status >= 0)
                 return status;
+        if (plan.linux_guest && guest_lacks())
+                return fail("--guest=uml needs %s: apt-get install user-mode-linux kmod iproute2",
+                            guest_lacks());
         plan.repeat = options.repeat ? options.repeat : options.quick ? REPEAT_QUICK : REPEAT_FULL;
         status = open_outputs(&outputs);
         if (status < 0)
@@ -274,6 +297,27 @@ static int run_compare(const char *const *words)
         return status;
 }
 
+static int run_serve(const char *const *words)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(TRAFFIC_PORT) };
+        struct pollfd stop;
+        struct server *server;
+        const char *why;
+
+        if (inet_pton(AF_INET, words[0], &address.sin_addr) != 1)
+                return opts_refuse(COMMAND, "serve %.100s: not an IPv4 address", words[0]);
+        if (stop_start(STATUS_OK) < 0)
+                return fail("no pipe: %s", strerror(errno));
+        if (server_new(&address, &server, &why) < 0)
+                return fail("no server: %s", why);
+        fprintf(stderr, "%s: " GUEST_SERVES "\n", COMMAND);
+        stop = (struct pollfd){ .fd = stop_fd(), .events = POLLIN };
+        while (poll(&stop, 1, -1) < 0)
+                continue;
+        server_free(server);
+        return STATUS_OK;
+}
+
 static const struct command {
         const char *name;
         unsigned least, most; /* words after it */
@@ -283,6 +327,7 @@ static const struct command {
         { "run",     1, NAMES_MAX, run_run    },
         { "report",  1, NAMES_MAX, run_report },
         { "compare", 2, 2,         run_compare},
+        { "serve",   1, 1,         run_serve  },
 };
 
 static int run(const char *const *words)

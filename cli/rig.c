@@ -15,6 +15,7 @@
 #include "cli.h"
 #include "ctl/client.h"
 #include "end.h"
+#include "guest.h"
 #include "link.h"
 #include "netns.h"
 #include "opts.h"
@@ -38,6 +39,7 @@ struct lane {
 
 struct rig {
         enum rig_kind kind;
+        bool linux_guest;
         unsigned n_lanes;
         struct lane lanes[LANES_MAX];
         const char *device, *driver; /* settings in force; not NULL */
@@ -114,19 +116,40 @@ static bool device_runs(void *ctx)
         return link_half_runs(&l->device) && netif_running(l->device.config, LINK_TAP);
 }
 
+static bool guest_runs(void *ctx)
+{
+        return device_runs(ctx) && guest_serves(ctx);
+}
+
+/* A device alone, which listens. */
+static int start_device(struct link *l, const char *const *options)
+{
+        int status = link_make_namespaces(l);
+
+        if (status < 0)
+                status = link_start_half(l, &l->device, options);
+        if (status < 0)
+                status = link_wait(l, device_has_tap, l, "the TAP");
+        return status < 0 ? link_wait(l, device_listens, l, "the device") : status;
+}
+
+static int join_by_guest(struct lane *lane, const char *const *options)
+{
+        struct link *l = &lane->link;
+        int status = start_device(l, options);
+
+        if (status < 0)
+                status = guest_start(l);
+        return status < 0 ? link_wait(l, guest_runs, l, "the guest") : status;
+}
+
 /* The driver is in this process; the server is where the device's frames go. */
 static int join_by_sender(struct lane *lane)
 {
         struct link *l = &lane->link;
         const char *why;
-        int status = link_make_namespaces(l);
+        int status = start_device(l, NULL);
 
-        if (status < 0)
-                status = link_start_half(l, &l->device, NULL);
-        if (status < 0)
-                status = link_wait(l, device_has_tap, l, "the TAP");
-        if (status < 0)
-                status = link_wait(l, device_listens, l, "the device");
         if (status < 0 && grow_new(l->socket, &lane->grow, &why) < 0)
                 status = fail("no driver: %s", why);
         return status < 0 ? link_wait(l, device_runs, l, "the link") : status;
@@ -135,21 +158,21 @@ static int join_by_sender(struct lane *lane)
 static int join(struct rig *rig, struct lane *lane)
 {
         static const char *const one_cpu[] = { "--cpus=0", NULL };
+        const char *const *options = rig->kind == RIG_PAIR ? one_cpu : NULL;
 
         switch (rig->kind) {
         case RIG_SPLICE:
                 return join_by_splice(lane);
         case RIG_VETH:
                 return join_by_veth(lane);
-        case RIG_PAIR:
-                return link_start(&lane->link, one_cpu, NULL);
         case RIG_GROW:
                 return join_by_sender(lane);
+        case RIG_PAIR:
         case RIG_LINK:
         case RIG_MACHINE:
                 break;
         }
-        return link_start(&lane->link, NULL, NULL);
+        return rig->linux_guest ? join_by_guest(lane, options) : link_start(&lane->link, options, NULL);
 }
 
 /* ---- servers and load ---- */
@@ -453,7 +476,7 @@ void rig_sample(const struct cell *cell, const struct rig_mark *a, const struct 
 
 /* ---- life ---- */
 
-int rig_start(enum rig_kind kind, struct rig **ret_rig)
+int rig_start(enum rig_kind kind, bool linux_guest, struct rig **ret_rig)
 {
         static unsigned number; /* of the next link: each has files of its own */
         struct rig *rig = calloc(1, sizeof(*rig));
@@ -462,7 +485,7 @@ int rig_start(enum rig_kind kind, struct rig **ret_rig)
         *ret_rig = rig;
         if (!rig)
                 return fail("%s", "out of memory");
-        *rig = (struct rig){ .kind = kind, .device = "?", .driver = "?" };
+        *rig = (struct rig){ .kind = kind, .linux_guest = linux_guest, .device = "?", .driver = "?" };
         while (rig->n_lanes < (kind == RIG_PAIR ? 2 : 1) && status < 0) {
                 struct lane *lane = &rig->lanes[rig->n_lanes++];
 
@@ -471,7 +494,7 @@ int rig_start(enum rig_kind kind, struct rig **ret_rig)
                         status = link_make_namespaces(&lane->link);
                 if (status < 0)
                         status = join(rig, lane);
-                if (status < 0)
+                if (status < 0 && !linux_guest)
                         status = serve(lane);
         }
         return status;

@@ -21,7 +21,8 @@ struct rig_mark {
 };
 
 /* Each returns -1 to go on, or has said what went wrong and returns the status to exit with. */
-int rig_start(enum rig_kind kind, struct rig **ret_rig);
+/* `linux_guest`: at the driver's end of a link; its settings are its own. */
+int rig_start(enum rig_kind kind, bool linux_guest, struct rig **ret_rig);
 /* Brings device and driver to these settings, starting from the defaults. */
 int rig_set(struct rig *rig, const char *device, const char *driver);
 int rig_begin(struct rig *rig, const struct cell *cell);

@@ -35,8 +35,8 @@ const struct workload_info workload_info[WORK_COUNT] = {
         }
 
 static const struct variant polling[] = {
-        {.name = "poll 0",      .device = "poll-us=0" },
-        { .name = "poll 50 us", .device = "poll-us=50"},
+        {.name = "poll 0",      .device = "poll-us=0",  .linux_does = true},
+        { .name = "poll 50 us", .device = "poll-us=50", .linux_does = true},
 };
 
 static const struct grid busypoll_grids[] = {
@@ -108,13 +108,18 @@ static const struct column txnapi_columns[] = {
 #define COALESCE_16 "tx-frames=16 tx-usecs=16"
 
 static const struct variant txintr_variants[TXINTR_COUNT] = {
-        [TXINTR_ORPHAN] = {.name = "none",         .device = NULL, .driver = ORPHAN,     .base = TXINTR_ORPHAN},
-        [TXINTR_EACH] = { .name = "at once",     .device = NULL, .driver = NAPI_AT_RX, .base = TXINTR_ORPHAN},
+        [TXINTR_ORPHAN] = {.name = "none",     .device = NULL, .driver = ORPHAN, .base = TXINTR_ORPHAN},
+        [TXINTR_EACH] = { .name = "at once",
+                           .device = NULL,
+                           .driver = NAPI_AT_RX,
+                           .base = TXINTR_ORPHAN,
+                           .linux_does = true },
         [TXINTR_COALESCE] = { .name = "16 or 16 us",
                            .device = COALESCE_16,
                            .driver = NAPI_AT_RX,
-                           .base = TXINTR_EACH                                                                },
-        [TXINTR_LAZY] = { .name = "lazy",        .device = NULL, .driver = NAPI_LAZY,  .base = TXINTR_EACH  },
+                           .base = TXINTR_EACH,
+                           .linux_does = true },
+        [TXINTR_LAZY] = { .name = "lazy", .device = NULL,              .driver = NAPI_LAZY,                .base = TXINTR_EACH                      },
 };
 
 static const struct grid txintr_grids[] = {
@@ -333,6 +338,15 @@ enum rig_kind experiment_rig(const struct experiment *e, const struct cell *cell
 bool experiment_applies(const struct experiment *e, const struct cell *cell, unsigned variant)
 {
         return variant < e->n_variants && (!e->applies || e->applies(cell, variant));
+}
+
+bool experiment_has_linux(const struct experiment *e)
+{
+        unsigned n = 0;
+
+        for (unsigned v = 0; v < e->n_variants; v++)
+                n += e->variants[v].linux_does;
+        return n > 1;
 }
 
 enum metric column_metric(const struct column *column, const struct cell *cell)

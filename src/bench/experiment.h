@@ -97,6 +97,7 @@ struct variant {
                 *driver; /* settings on top of the defaults, as `vwire ctl set` takes them; NULL: none */
         unsigned base;   /* the variant that it is a change of: itself if none */
         enum rig_kind rig;
+        bool linux_does; /* what the driver of a Linux guest does by itself, so that one may take the place of ours */
 };
 
 /* How a column shows a metric. */
@@ -156,5 +157,7 @@ const struct experiment *experiment_find(const char *name); /* NULL */
 unsigned experiment_cells(const struct experiment *e, bool quick, struct cell ret_cells[CELLS_MAX]);
 enum rig_kind experiment_rig(const struct experiment *e, const struct cell *cell, unsigned variant);
 bool experiment_applies(const struct experiment *e, const struct cell *cell, unsigned variant);
+/* Whether two variants or more can be measured with a Linux guest. */
+bool experiment_has_linux(const struct experiment *e);
 /* The cell's own headline where the column says so. */
 enum metric column_metric(const struct column *column, const struct cell *cell);

@@ -324,7 +324,7 @@ int server_new(const struct sockaddr_in *address, struct server **ret_server, co
 
 uint64_t server_cpu_ns(const struct server *s)
 {
-        return crew_cpu_ns(&s->crew);
+        return s ? crew_cpu_ns(&s->crew) : 0;
 }
 
 void server_free(struct server *s)

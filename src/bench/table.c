@@ -195,7 +195,8 @@ void table_of(const struct record_experiment *re, enum workload work, struct tab
                 const struct record_cell *rc = &re->cells[c];
 
                 for (unsigned v = is_pair(e); v < e->n_variants && rc->cell.work == work; v++) {
-                        if (!experiment_applies(e, &rc->cell, v) || !add_row(ret_table))
+                        if (!record_find(re, rc, v, workload_info[work].headline).value.n ||
+                            !add_row(ret_table))
                                 continue;
                         put_keys(ret_table, &layout, &rc->cell);
                         if (!is_pair(e) && e->n_variants > 1 && work != WORK_LIMIT)

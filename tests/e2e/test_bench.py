@@ -92,6 +92,23 @@ def tx_interrupts_come_where_the_variant_asks_for_them():
 
 
 @test
+def a_linux_guest_takes_the_drivers_place():
+    if not shutil.which("linux.uml"):
+        raise Skip("needs linux.uml")
+    with tempfile.TemporaryDirectory(prefix="vwire-bench.") as d:
+        result = run(d, "txintr", "--quick", "--repeat=1", "--guest=uml")[2]
+        expect_eq(result["settings"]["guest"], "uml")
+        for c in result["experiments"][0]["cells"]:
+            expect_eq(list(c["rounds"][0]), ["at once", "16 or 16 us"])
+            for metric in results.HEADLINES[c["workload"]], "tx_packets", "cpu":
+                expect(all(sample[metric] > 0 for sample in c["rounds"][0].values()), c)
+        for cell, rate in medians(result, "txintr", "tx_interrupts").items():
+            expect(cell[0] != "TCP_RR" or rate["at once"] > 0, cell, rate)  # Linux asks for them
+        r = subprocess.run([VWIRE, "bench", "run", "kick", "--guest=uml"], capture_output=True, text=True)
+        expect_eq((r.returncode, r.stderr), (2, "vwire bench: --guest=uml: kick needs settings that only vwire's own driver has\n"))
+
+
+@test
 def sigint_keeps_what_is_done():
     with tempfile.TemporaryDirectory(prefix="vwire-bench.") as d:
         bench = Bench("ring", "--quick", f"--json={d}/r.json")
