@@ -428,8 +428,8 @@ static void adopt_filter(struct dev_queue *q)
 
 int dev_rx_run(struct dev_queue *q, struct dev_run *run)
 {
-        uint32_t need =
-                q->hdr_len + MIN(vw_port_rx_max(q->lane->port, q->lane->index), (uint32_t)VW_FRAME_MAX);
+        uint32_t longest = vw_port_rx_max(q->lane->port, q->lane->index);
+        uint32_t need = q->hdr_len + MIN(longest, (uint32_t)VW_FRAME_MAX);
         int r = 1;
 
         if (unlikely(!q->enabled)) {

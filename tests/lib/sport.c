@@ -127,8 +127,15 @@ static int rx(void *self, unsigned lane, struct vw_pkt *pkt)
 
 static uint32_t rx_max(const void *self, unsigned lane)
 {
-        (void)lane;
-        return load_relaxed(&((const struct sport *)self)->rx_max);
+        const struct sport *p = self;
+        unsigned late = load_relaxed(&p->late);
+
+        if (late > 0) {
+                store_relaxed(&((struct sport *)self)->late, late - 1);
+                if (late == 1)
+                        check(sport_put((struct sport *)self, lane, (const uint8_t[100]){ 2 }, 100, NULL));
+        }
+        return load_relaxed(&p->rx_max);
 }
 
 static const struct vw_port_ops ops = {
