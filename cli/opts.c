@@ -391,5 +391,5 @@ int opts_start(const struct opt_page *page, int argc, char **argv, struct opts *
                 break;
         }
         fprintf(stderr, "%s\n", why);
-        return STATUS_USAGE;
+        return *ret_opts ? STATUS_USAGE : STATUS_FAILED; /* without any it is the memory that is wrong */
 }

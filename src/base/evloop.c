@@ -72,11 +72,11 @@ int evloop_modify(struct evloop *loop, struct ev_watch *w, uint32_t events)
 
 void evloop_remove(struct evloop *loop, struct ev_watch *w)
 {
-        struct ev_watch **p = &loop->watches;
+        struct ev_watch **p = loop ? &loop->watches : NULL;
 
-        while (*p && *p != w)
+        while (p && *p && *p != w)
                 p = &(*p)->next;
-        if (!*p)
+        if (!p || !*p)
                 return;
         *p = w->next;
         if (w->fd >= 0)

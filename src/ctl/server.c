@@ -248,8 +248,10 @@ int ctl_server_new(const char *path, const struct ctl_ops *ops, void *ctx, struc
                 if (r < 0)
                         goto fail;
                 r = evloop_add(server->loop, &server->accept, server->listener.fd, EPOLLIN);
-                if (r < 0)
+                if (r < 0) {
+                        *ret_why = "the socket cannot be waited for";
                         goto fail;
+                }
         }
         *ret_server = server;
         return 0;

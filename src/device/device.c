@@ -209,9 +209,10 @@ static int start(struct vw_device *dev, const struct vw_device_config *config)
         dev->lanes = calloc(dev->pairs, sizeof(*dev->lanes));
         dev->queues = aligned_alloc(CACHE_LINE, dev->n_vrings * sizeof(*dev->queues));
         dev->cpus = calloc(dev->n_cpus + 1, sizeof(*dev->cpus));
+        if (dev->queues)
+                memset(dev->queues, 0, dev->n_vrings * sizeof(*dev->queues));
         if (!dev->workers || !dev->lanes || !dev->queues || !dev->cpus)
                 return -ENOMEM;
-        memset(dev->queues, 0, dev->n_vrings * sizeof(*dev->queues));
         if (dev->n_cpus)
                 memcpy(dev->cpus, config->cpus, dev->n_cpus * sizeof(*dev->cpus));
         init_queues(dev);
@@ -234,6 +235,7 @@ int vw_device_new(const struct vw_device_config *config, struct vw_device **ret_
         if (*ret_why)
                 return -EINVAL;
         dev = calloc(1, sizeof(*dev));
+        *ret_why = "out of memory";
         if (!dev)
                 return -ENOMEM;
         dev->port = config->port;
