@@ -8,6 +8,15 @@ wait_carrier() {
 	while [ "$(cat /sys/class/net/eth0/carrier 2>/dev/null)" != "$1" ] && [ $n -lt 200 ]; do sleep 0.1; n=$((n + 1)); done
 	[ $n -lt 200 ] && echo yes || echo no
 }
+# of the card; User Mode Linux has one line for all of its queues
+interrupts() { sed -n 's/^ *[0-9]*: *\([0-9]*\) .*virtio.*/\1/p' /proc/interrupts; }
+# wait_frames N: until so many more have come, 20 s at most; `say` comes before, since the host answers by them
+wait_frames() {
+	want=$(($(count rx_packets) + $1)); shift
+	say "$@"
+	n=0; while [ "$(count rx_packets)" -lt $want ] && [ $n -lt 200 ]; do sleep 0.1; n=$((n + 1)); done
+	sleep 0.5
+}
 mbits() { sed -n 's/.*"bits_per_second":[^0-9]*\([0-9]*\).*/\1/p' "$1" | tail -1 | awk '{printf "%d\n", $1 / 1000000}'; }
 
 ip link set lo up
@@ -27,6 +36,14 @@ iperf3 -c $HOST -t 1 -P 4 -J >/tmp/up3.json 2>&1; say up-two-queues $(mbits /tmp
 if [ -n "$COALESCE" ]; then
 	ethtool -C eth0 rx-usecs 33 rx-frames 7 tx-usecs 9 tx-frames 5 && say coalesce set || say coalesce refused
 	iperf3 -c $HOST -t 1 -R -J >/tmp/c.json 2>&1; say down-coalesced $(mbits /tmp/c.json)
+	# one direction at a time: a handler looks at all queues, and what it finds at another makes no interrupt any more
+	ip neigh add ${ME%.*}.77 lladdr 02:00:00:00:00:77 dev eth0
+	sleep 1
+	wait_frames 350 interrupts-before-rx $(interrupts)
+	wait_frames 1 interrupts-after-rx $(interrupts)
+	wait_frames 1 interrupts-before-tx $(interrupts)
+	ping -c 100 -i 0.02 -W 1 ${ME%.*}.77 >/dev/null
+	wait_frames 1 interrupts-after-tx $(interrupts)
 fi
 say link-test begins
 say link-down $(wait_carrier 0)
