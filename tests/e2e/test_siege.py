@@ -6,7 +6,9 @@ usage: test_siege.py BUILD/vwire [PATTERN]
 """
 import os
 import pathlib
+import signal
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "siege"))
 import faults  # noqa: E402
@@ -86,6 +88,24 @@ def memory_tables_that_are_swapped_under_load_cost_nothing():
 @test
 def a_tap_that_goes_down_and_up_costs_what_is_counted():
     besiege("tap-down", count(10, 500), 0.1, up)
+
+
+# hostile K17
+@test
+def an_end_that_stands_still_for_a_minute_goes_on_with_its_accounts_right():
+    waiting = ["driver", "device"]
+
+    def stand_still(field):
+        before, end = field.proxy.sessions, getattr(field, waiting.pop())
+        end.process.send_signal(signal.SIGSTOP)
+        time.sleep(60 if FULL else 1)
+        end.process.send_signal(signal.SIGCONT)
+        wait_for(lambda: up(field), f"the link after the {end.name} stood still", 20)
+        if field.proxy.sessions != before:  # the other end has given it up meanwhile
+            field.ledger.may_lose(2)
+
+    faults.FAULTS["stand-still"] = 0, stand_still
+    besiege("stand-still", len(waiting), 62 if FULL else 2, up)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@ ip netns exec $N sh -c 'echo 1 >/proc/sys/net/ipv6/conf/vwt0/disable_ipv6' # wha
 host_side $N vwt0
 ip -n $N neigh replace $ME lladdr 52:54:00:12:34:56 dev vwt0 # ... nor does it ask
 COALESCE=$("$VWIRE" ctl "$TMP/dev.ctl" features 2>/dev/null | grep -q notf_coal && echo 1)
-bg linux.uml mem=256M root=/dev/root rootfstype=hostfs rw init="$HERE/guest/uml-init" \
-	virtio_uml.device="$TMP/dev.sock:1" con=null con0=null,fd:2 umid=vw$$ \
-	vw.STEPS="$HERE/guest/steps.sh" vw.HOST=$HOST vw.ME=$ME vw.COALESCE="$COALESCE" </dev/null >"$TMP/uml.out" 2>"$TMP/console"
+boot_uml dev steps.sh COALESCE="$COALESCE"
 
 # send_frames N: to the guest, in bursts of seven; of a kind that nobody there answers
 send_frames() {
