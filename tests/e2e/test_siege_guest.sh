@@ -11,7 +11,6 @@ device victim --port=gen:rate=10000 --cpus=0
 VICTIM=$LAST
 host_side $N vwt0
 boot_qemu dev siege.sh PINGS=$PINGS BYTES=$BYTES
-# hostile K19
 check "the guest boots and finds its NIC" wait_step mac 80
 bg python3 "$HERE/../siege/assault.py" "$TMP/victim.sock" >"$TMP/assault.out" 2>"$TMP/assault.log"
 LIAR=$LAST
@@ -19,6 +18,7 @@ check "the guest reaches the end of its traffic" wait_step done 400
 check "every ping is answered" equal "$(step ping)" $PINGS
 check "all bytes come to the host" above "$(step up)" $((${BYTES%[MG]} * 1000000))
 check "all bytes come to the guest" above "$(step down)" $((${BYTES%[MG]} * 1000000))
+# hostile K19
 check "the guest saw no error and lost nothing" equal "$(step errors)" 0
 check "the guest received what the device delivered" equal "$(step rx_packets)" "$(stat dev 'total("rx","packets")')"
 check "the TAP received what the device sent" equal "$(net $N vwt0 rx_packets)" "$(stat dev 'total("tx","packets")')"
