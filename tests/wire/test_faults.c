@@ -17,6 +17,7 @@
 #include "faults.h"
 #include "scale.h"
 #include "test.h"
+#include "vhost/frontend.h"
 #include "vwire/device.h"
 #include "vwire/driver.h"
 
@@ -274,6 +275,34 @@ TEST(faults, of_one_call_leave_nothing_of_a_device_behind)
 TEST(faults, of_one_call_leave_nothing_of_a_driver_behind)
 {
         sweep(false, true);
+}
+
+/* The driver looked, found nothing, and did not run until its time was over; meanwhile the reply has come. */
+TEST(faults, a_reply_that_is_there_is_taken_however_late_the_driver_is)
+{
+        const struct vu_msg reply = { .request = VHOST_USER_GET_STATUS,
+                                      .flags = VU_FLAG_VERSION | VU_FLAG_REPLY,
+                                      .size = 8,
+                                      .u64 = 7 };
+        struct vu_frontend fe;
+        uint8_t status = 0;
+        int pair[2], r;
+
+        make_pair(pair);
+        EXPECT_EQ(vu_write(pair[1], &reply, NULL, 0, 0), 0);
+        vu_frontend_init(&fe, pair[0], 0);
+        fe.protocol_features = BIT(VHOST_USER_PROTOCOL_F_STATUS);
+        faults_subject(true);
+        faults_once(1, EAGAIN); /* the request is sent; the first look for its reply is in vain */
+        r = vu_frontend_get_status(&fe, &status);
+        EXPECT(faults_off());
+        EXPECT_STR(faults_name(), "recvmsg");
+        EXPECT_EQ(r, 0);
+        EXPECT_EQ(status, 7);
+        EXPECT_EQ(vu_frontend_get_status(&fe, &status), -ETIMEDOUT);
+        faults_subject(false);
+        vu_frontend_done(&fe);
+        close(pair[1]);
 }
 
 /* ---- storms ---- */
