@@ -79,7 +79,7 @@ int guest_start(struct link *l)
                                      "root=/dev/root",
                                      "rootfstype=hostfs",
                                      "rw",
-                                     "init=" INIT,
+                                     ("init=" INIT),
                                      "con=null",
                                      "con0=null,fd:2",
                                      "quiet",

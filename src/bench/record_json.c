@@ -57,10 +57,13 @@ static json_t *cell_json(const struct record_experiment *re, const struct record
         for (unsigned i = 0; i < rc->n_rounds; i++) {
                 json_t *round = json_object();
 
-                for (unsigned v = 0; v < n; v++)
-                        if (experiment_applies(re->experiment, &rc->cell, v))
-                                json_object_set_new(round, re->experiment->variants[v].name,
-                                                    sample_json(&rc->samples[i * n + v]));
+                for (unsigned v = 0; v < n; v++) {
+                        json_t *sample = sample_json(&rc->samples[i * n + v]);
+
+                        if (json_object_size(sample)) /* else this variant was not measured */
+                                json_object_set(round, re->experiment->variants[v].name, sample);
+                        json_decref(sample);
+                }
                 json_array_append_new(rounds, round);
         }
         json = json_pack("{s:s, s:i, s:i, s:i, s:o}", "workload", workload_info[rc->cell.work].name, "size",

@@ -229,20 +229,20 @@ static bool worth_a_column(const struct record_experiment *re, unsigned bin)
 }
 
 /* The last column is for all that have none. */
-static void put_sizes(struct table *t, unsigned first, const unsigned *bins, const uint64_t *sizes)
+static void put_sizes(struct table *t, unsigned first, const unsigned *bins, unsigned n,
+                      const uint64_t *sizes)
 {
         uint64_t total = sum_of(sizes), rest = total;
-        unsigned last = t->n_columns - 1;
 
-        for (unsigned column = first; column < last; column++) {
-                uint64_t n = sizes[bins[column - first]];
+        for (unsigned i = 0; i < n; i++) {
+                uint64_t count = sizes[bins[i]];
 
-                rest -= n;
-                if (n)
-                        put(t, column, MARK_PLAIN, "%.1f", 100 * (double)n / (double)total);
+                rest -= count;
+                if (count)
+                        put(t, first + i, MARK_PLAIN, "%.1f", 100 * (double)count / (double)total);
         }
         if (rest)
-                put(t, last, MARK_PLAIN, "%.1f", 100 * (double)rest / (double)total);
+                put(t, first + n, MARK_PLAIN, "%.1f", 100 * (double)rest / (double)total);
 }
 
 void table_of_sizes(const struct record_experiment *re, struct table *ret_table)
@@ -272,7 +272,7 @@ void table_of_sizes(const struct record_experiment *re, struct table *ret_table)
                                 continue;
                         put(ret_table, load, MARK_KEY, "%s", cell_label(&rc->cell, text, sizeof(text)));
                         put(ret_table, variant, MARK_KEY, "%s", e->variants[v].name);
-                        put_sizes(ret_table, first, bins, sizes);
+                        put_sizes(ret_table, first, bins, n, sizes);
                 }
         }
 }
