@@ -129,8 +129,8 @@ struct grid {
 };
 
 struct experiment {
-        const char *name, *after, *line, *about;
-        enum rig_kind rig; /* of variants that name none */
+        const char *name, *after, *line, *about; /* after: whose; NULL: nobody's */
+        enum rig_kind rig;                       /* of variants that name none */
         const struct variant *variants;
         unsigned n_variants;
         const struct grid *grids;

@@ -159,7 +159,7 @@ static void put_overview(FILE *out, const struct record *r)
                 record_count_verdicts(re, n);
                 fprintf(out, "<tr><td class=\"l\"><a href=\"#%s\">%s</a></td><td class=\"l k\">", e->name,
                         e->name);
-                put_text(out, e->after);
+                put_text(out, e->after ? e->after : "");
                 fputs("</td><td class=\"l w\">", out);
                 put_text(out, e->line);
                 fprintf(out, "</td><td>%u</td>", re->n_cells);
@@ -181,7 +181,7 @@ static int put_experiment(FILE *out, const struct record_experiment *re, unsigne
         int r;
 
         fprintf(out, "<section id=\"%s\">\n<h2>%s <small>%s%s</small></h2>\n", e->name, e->name,
-                *e->after != '-' ? "after " : "", *e->after != '-' ? e->after : "");
+                e->after ? "after " : "", e->after ? e->after : "");
         fputs("<p>", out);
         put_text(out, e->line);
         fputs(".</p>\n<p class=\"quiet\">", out);

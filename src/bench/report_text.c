@@ -21,7 +21,8 @@ static void print_experiment(FILE *out, const struct record_experiment *re)
         char bases[256];
         struct table t;
 
-        fprintf(out, "\n%s (after %s): %s\n", e->name, e->after, e->line);
+        fprintf(out, "\n%s%s%s%s: %s\n", e->name, e->after ? " (after " : "", e->after ? e->after : "",
+                e->after ? ")" : "", e->line);
         table_bases(e, bases, sizeof(bases));
         if (*bases)
                 fprintf(out, "Changes in per cent: %s.\n", bases);

@@ -1,7 +1,9 @@
-/* Either side of src/bench's traffic as a program, for test_traffic.py:
+/* Either side of src/bench's traffic as a program, for test_traffic.py and e2e/test_grow.py:
  *
  *      traffic_tool server PORT                                       serves until its stdin closes
- *      traffic_tool load KIND SIZE SESSIONS THREADS PORT MILLISECONDS prints what was counted in that time */
+ *      traffic_tool load KIND SIZE SESSIONS THREADS PORT MILLISECONDS prints what was counted in that time
+ *      traffic_tool grow SOCKET OWN SERVER SIZE SESSIONS PORT MILLISECONDS the growing sender on a device: prints what it has counted by
+ *                                                                     then, and goes on until its stdin closes */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <stdio.h>
@@ -9,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/grow.h"
 #include "bench/load.h"
 #include "bench/server.h"
 
@@ -76,11 +79,45 @@ static int put_load(char **arg)
         return 0;
 }
 
+static int put_grow(char **arg)
+{
+        struct load_job job = { .kind = LOAD_TCP_TX,
+                                .size = (unsigned)atoi(arg[3]),
+                                .sessions = (unsigned)atoi(arg[4]),
+                                .threads = 1,
+                                .server = at(arg[5]) };
+        static struct load_mark mark;
+        struct in_addr own;
+        struct grow *grow;
+        const char *why;
+        char byte;
+        int r;
+
+        if (inet_pton(AF_INET, arg[1], &own) != 1 || inet_pton(AF_INET, arg[2], &job.server.sin_addr) != 1)
+                return failed("no addresses");
+        if (grow_new(arg[0], &grow, &why) < 0)
+                return failed(why);
+        r = grow_start(grow, own, &job, &why);
+        if (r == 0)
+                poll(NULL, 0, atoi(arg[6]));
+        if (r == 0)
+                r = grow_mark(grow, &mark);
+        printf("result=%d bytes=%ju packets=%ju\n", r, (uintmax_t)mark.tally.bytes,
+               (uintmax_t)mark.tally.packets);
+        fflush(stdout);
+        while (read(STDIN_FILENO, &byte, 1) > 0)
+                ;
+        grow_free(grow);
+        return 0;
+}
+
 int main(int argc, char **argv)
 {
         if (argc == 3 && !strcmp(argv[1], "server"))
                 return serve(argv[2]);
         if (argc == 8 && !strcmp(argv[1], "load"))
                 return put_load(argv + 2);
+        if (argc == 9 && !strcmp(argv[1], "grow"))
+                return put_grow(argv + 2);
         return failed("what?");
 }
