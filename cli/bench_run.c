@@ -19,6 +19,7 @@
 #define SETTLE_MS  40   /* after a change of settings */
 #define RIG_MS     600  /* to set one up, */
 #define BOOT_MS    4000 /* and where a guest boots */
+#define COUNT_MS   3000 /* to count the instructions of a ring */
 #define RIGS       (RIG_MACHINE + 1)
 #define TOLD_EVERY 10 /* s between lines of progress where no line can be overwritten */
 
@@ -66,6 +67,12 @@ static bool shares_rig(const struct experiment *e, const struct cell *cell)
         return true;
 }
 
+/* They are those of the ring alone, so they are counted where nothing is copied. */
+static bool counts_instructions(const struct cell *cell)
+{
+        return (cell->work == WORK_RING_TX || cell->work == WORK_RING_RX) && !cell->size;
+}
+
 static double cell_ms(const struct experiment *e, const struct cell *cell, const struct bench_plan *plan)
 {
         double window = SETTLE_MS + bench_window_ms(plan->quick), warm = WARM_MS + 0.2 * cell->sessions;
@@ -73,6 +80,8 @@ static double cell_ms(const struct experiment *e, const struct cell *cell, const
 
         if (cell->work == WORK_LIMIT)
                 return samples * bench_window_ms(plan->quick);
+        if (counts_instructions(cell))
+                return samples * bench_window_ms(plan->quick) + COUNT_MS;
         return shares_rig(e, cell) ? warm + samples * window : samples * (warm + window);
 }
 
@@ -190,7 +199,6 @@ static int measure_link(struct run *run, struct record_experiment *re, struct re
         return e->buffer_sizes ? note_sizes(re, rc, variant, &before, &after) : GO_ON;
 }
 
-/* Instructions are those of the rings alone, so they are counted where nothing is copied. */
 static void measure_ring(const struct run *run, const struct cell *cell, unsigned variant,
                          struct sample *ret_sample)
 {
@@ -203,7 +211,7 @@ static void measure_ring(const struct run *run, const struct cell *cell, unsigne
 
         if (rings_speed(&load, 2, UINT64_MAX, run->window_ms * UINT64_C(1000000), &speed))
                 v[METRIC_MPPS] = (double)speed.packets * 1e3 / (double)speed.ns;
-        if (!load.size && run->round == 0) /* they are the same each time */
+        if (counts_instructions(cell) && run->round == 0) /* they are the same each time */
                 rings_instructions(&load, &v[METRIC_DRIVER_INSTRUCTIONS], &v[METRIC_DEVICE_INSTRUCTIONS]);
 }
 

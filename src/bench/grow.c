@@ -26,7 +26,8 @@
 #define PORT_FIRST 20000
 #define PORT_LAST  60000
 
-#define QUEUE_MAX  16 /* segments that a socket keeps for later: a megabyte, as a kernel would */
+#define FLOW_LIMIT (256u * 1024) /* bytes in flight: the kernel's limit when the experiment was published */
+#define QUEUE_MAX  16            /* segments that a socket keeps for later: a megabyte, as a kernel would */
 
 struct segment {
         uint8_t *buf;
@@ -317,7 +318,7 @@ int grow_start(struct grow *g, struct in_addr own, const struct load_job *job, c
                 struct session *s = &g->sessions[i];
 
                 tinytcp_open(&s->tcp, (uint16_t)(g->first_port + i), ntohs(job->server.sin_port), i << 20, 0);
-                s->flow = vw_flow_open(g->drv, 0, 0, s);
+                s->flow = vw_flow_open(g->drv, 0, FLOW_LIMIT, s);
                 if (!s->flow)
                         return -ENOMEM;
         }
