@@ -27,7 +27,7 @@ struct command {
 static void filter_changed(struct dev_guest *guest)
 {
         guest->filter.active = true;
-        store_release(&guest->filter_changes, guest->filter_changes + 1);
+        store_relaxed(&guest->filter_changes, guest->filter_changes + 1);
 }
 
 /* ---- the classes, under the guest's lock; true: done ---- */
@@ -73,7 +73,7 @@ static bool on_announce(struct command *c)
 
 static bool on_mq(struct command *c)
 {
-        if (c->ctrl.value < 1 || c->ctrl.value > c->dev->pairs)
+        if (c->ctrl.value > c->dev->pairs)
                 return false;
         store_relaxed(&c->dev->guest.pairs, (unsigned)c->ctrl.value);
         return true;

@@ -203,11 +203,7 @@ int dev_queue_start(struct dev_queue *q, enum vw_queue_kind kind, const struct v
         struct start start = { .q = q };
         int r;
 
-        check(q->life != VQ_RUNNING);
-        if (!q->dev->map) {
-                *ret_why = "ring: there is no memory table";
-                return -EFAULT;
-        }
+        check(q->life != VQ_RUNNING && q->dev->map); /* the session starts no ring without memory */
         q->cfg = *cfg;
         store_relaxed(&q->kick_fd, kick);
         configure(q, kind);

@@ -186,8 +186,8 @@ struct dev_guest {
                 uint32_t usecs, frames;
         } coalesce[2]; /* the last RX_SET, TX_SET */
         /* written under the lock, looked at without */
-        unsigned filter_changes;
-        uint32_t offloads; /* VW_OFFLOAD_*: what received frames may carry */
+        unsigned filter_changes; /* says: take the lock and copy */
+        uint32_t offloads;       /* VW_OFFLOAD_*: what received frames may carry */
 };
 
 struct vw_device {

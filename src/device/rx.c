@@ -418,7 +418,7 @@ static void adopt_filter(struct dev_queue *q)
 {
         struct dev_guest *guest = &q->dev->guest;
 
-        if (likely(load_acquire(&guest->filter_changes) == q->filter_seen))
+        if (likely(load_relaxed(&guest->filter_changes) == q->filter_seen))
                 return;
         pthread_mutex_lock(&guest->lock);
         q->filter = guest->filter;

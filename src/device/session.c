@@ -19,7 +19,7 @@ static void forget_guest(struct vw_device *dev)
 
         pthread_mutex_lock(&guest->lock);
         filter_init(&guest->filter, dev->mac, dev->features);
-        store_release(&guest->filter_changes, guest->filter_changes + 1);
+        store_relaxed(&guest->filter_changes, guest->filter_changes + 1);
         guest->announce = false;
         guest->coalesce[VW_RX].set = guest->coalesce[VW_TX].set = false;
         store_relaxed(&guest->pairs, 1);

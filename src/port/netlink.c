@@ -152,12 +152,9 @@ int netlink_get(struct netlink *nl, const char *name, unsigned index, struct net
         if (name)
                 mnl_attr_put_strz(request, IFLA_IFNAME, name);
         r = talk(nl, request, read_link, &link);
-        if (r < 0)
-                return r;
-        if (!link.index)
-                return -ENODEV;
-        *ret_link = link;
-        return 0;
+        if (r == 0)
+                *ret_link = link;
+        return r;
 }
 
 int netlink_set(struct netlink *nl, unsigned index, const struct netlink_change *change)

@@ -87,7 +87,7 @@ static int parse_number(const char *spec, const struct port_option *o, const cha
 
         errno = 0;
         v = strtoull(value, &end, 10);
-        if (*value < '0' || *value > '9' || *end)
+        if (*value < '0' || *end) /* no blank and no sign before it, nothing behind it */
                 return port_refuse(ret_why, EINVAL, spec, "%s=%s is not a number", o->key, value);
         if (errno == ERANGE || v > o->greatest)
                 return port_refuse(ret_why, EINVAL, spec, "%s=%s is over the limit %llu", o->key, value,

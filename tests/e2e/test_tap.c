@@ -236,6 +236,10 @@ TEST(tap, takes_a_frame_in_more_pieces_than_one_writev_does)
         EXPECT_EQ(vw_port_tx(b.port, 0, &pkt, 1, &result), 1);
         EXPECT_EQ(result, 0);
         EXPECT_EQ(sock_receive(&b, &hdr), 1034);
+        iov[1].iov_len = VW_FRAME_MAX;
+        pkt.len = VW_FRAME_MAX + 1023;
+        EXPECT_EQ(vw_port_tx(b.port, 0, &pkt, 1, &result), 1);
+        EXPECT_EQ(result, -EMSGSIZE);
         bed_done(&b);
 }
 
@@ -428,18 +432,23 @@ TEST(tap, hands_over_no_frame_with_an_offload_that_was_turned_off_while_it_waite
         LAB();
         struct bed b = bed_new("tap:vwt0", 1);
         static uint8_t frame[VW_FRAME_MAX];
+        const uint32_t payload[] = { 14000, 1200 }; /* more than there is room for afterwards, and less */
         struct vw_net_hdr hdr = gso_hdr(VW_GSO_TCPV4, IPPROTO_TCP);
-        uint32_t len = make_frame(frame, IPPROTO_TCP, 14000, 1);
         struct vw_pkt pkt;
 
-        EXPECT_EQ(vw_port_set_rx_offloads(b.port, VW_OFFLOAD_ALL), 0);
-        EXPECT_EQ(sock_send(&b, &hdr, frame, len), 10 + len);
-        EXPECT_EQ(sock_send(&b, NULL, frame, 100), 110);
-        EXPECT_EQ(vw_port_set_rx_offloads(b.port, 0), 0);
-        EXPECT_EQ(rx(&b, 0, &pkt), 1);
-        EXPECT_EQ(pkt.len, 100);
-        EXPECT_EQ(port_info(&b).dropped, 1);
-        EXPECT_EQ(rx(&b, 0, &pkt), 0);
+        hdr.gso_size = 500;
+        for (unsigned i = 0; i < ARRAY_SIZE(payload); i++) {
+                uint32_t len = make_frame(frame, IPPROTO_TCP, payload[i], 1);
+
+                EXPECT_EQ(vw_port_set_rx_offloads(b.port, VW_OFFLOAD_ALL), 0);
+                EXPECT_EQ(sock_send(&b, &hdr, frame, len), 10 + len);
+                EXPECT_EQ(sock_send(&b, NULL, frame, 100), 110);
+                EXPECT_EQ(vw_port_set_rx_offloads(b.port, 0), 0);
+                EXPECT_EQ(rx(&b, 0, &pkt), 1);
+                EXPECT_EQ(pkt.len, 100);
+                EXPECT_EQ(port_info(&b).dropped, i + 1);
+                EXPECT_EQ(rx(&b, 0, &pkt), 0);
+        }
         bed_done(&b);
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "lab.h"
+#include "port/netlink.h"
 #include "test.h"
 #include "vwire/port.h"
 
@@ -279,15 +280,18 @@ TEST(tap_open, refuses_fds_that_will_not_do_and_leaves_them_alone)
                 int r;
                 const char *part;
         } rows[] = {
-                {"tap:fd=%d",          good,          0,     2, -EINVAL, "1 fds for 2 queue pairs: one for each is needed"},
-                { "tap:fd=%d",         tun,           0,     1, -EINVAL,
-                 "was not opened with IFF_TAP, IFF_NO_PI and IFF_VNET_HDR"                                                },
-                { "tap:fd=%d",         bare,          0,     1, -EINVAL,
-                 "was not opened with IFF_TAP, IFF_NO_PI and IFF_VNET_HDR"                                                },
-                { "tap:fd=%d+%d",      good,          other, 2, -EINVAL, "belongs to vwt3, not to vwt0"                   },
-                { "tap:fd=%d,persist", good,          0,     1, -EINVAL, "fd= goes with no other option"                  },
-                { "tap:fd=%d",         99999,         0,     1, -EBADF,  "is not a TAP's"                                 },
-                { "tap:fd=%d",         STDERR_FILENO, 0,     1, -EINVAL, "is not a TAP's"                                 },
+                {"tap:fd=%d",              good,          0,     2, -EINVAL, "1 fds for 2 queue pairs: one for each is needed"},
+                { "tap:fd=%d",             tun,           0,     1, -EINVAL,
+                 "was not opened with IFF_TAP, IFF_NO_PI and IFF_VNET_HDR"                                                    },
+                { "tap:fd=%d",             bare,          0,     1, -EINVAL,
+                 "was not opened with IFF_TAP, IFF_NO_PI and IFF_VNET_HDR"                                                    },
+                { "tap:fd=%d+%d",          good,          other, 2, -EINVAL, "belongs to vwt3, not to vwt0"                   },
+                { "tap:fd=%d,persist",     good,          0,     1, -EINVAL, "fd= goes with no other option"                  },
+                { "tap:vwt4,fd=%d",        good,          0,     1, -EINVAL, "fd= goes with no other option"                  },
+                { "tap:fd=%d,netns=1",     good,          0,     1, -EINVAL, "fd= goes with no other option"                  },
+                { "tap:fd=%d,bridge=vwbr", good,          0,     1, -EINVAL, "fd= goes with no other option"                  },
+                { "tap:fd=%d",             99999,         0,     1, -EBADF,  "is not a TAP's"                                 },
+                { "tap:fd=%d",             STDERR_FILENO, 0,     1, -EINVAL, "is not a TAP's"                                 },
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -329,6 +333,40 @@ static int run_inherit(void)
         vw_port_info(port, &i);
         vw_port_close(port);
         return strcmp(i.name, "vwt0") || !i.link_up || i.mtu != 1500 ? 2 : 0;
+}
+
+/* Its namespace is out of reach, so nothing is known about it but what the fd says. */
+static int run_inherit_from_elsewhere(void)
+{
+        const uint8_t mac[6] = { 2, 0, 0, 0, 0, 1 };
+        int r;
+
+        if (try_open(inherited, 1) < 0)
+                return 1;
+        r = vw_port_set_identity(port, mac, 1400);
+        vw_port_close(port);
+        return r == -EPERM ? 0 : 2;
+}
+
+TEST(tap_open, changes_no_interface_that_it_cannot_see)
+{
+        LAB();
+        int fd = tun_fd("vwt0", GOOD_FLAGS);
+
+        LAB(); /* another namespace than the TAP's */
+        snprintf(inherited, sizeof(inherited), "tap:fd=%d", fd);
+        EXPECT_EQ(without_rights(run_inherit_from_elsewhere), 0);
+        close(fd);
+}
+
+TEST(tap_open, asks_nobody_through_a_socket_that_is_not_open)
+{
+        struct netlink nl = { 0 };
+        struct netlink_link link;
+
+        EXPECT_EQ(netlink_get(&nl, "lo", 0, &link), -EOPNOTSUPP);
+        EXPECT_EQ(netlink_event_fd(&nl), -1);
+        netlink_close(&nl);
 }
 
 TEST(tap_open, says_what_to_do_without_rights)

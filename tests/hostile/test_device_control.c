@@ -215,14 +215,14 @@ static void expect_broken(const char *reason)
         EXPECT(!front_stats(&s.f, INDEX).broken);
 }
 
-/* Descriptors 0 and 1, as one chain. */
+/* Descriptors 0 and 1, as one chain; with NEXT in the second it goes on with descriptor 2. */
 static void chain(uint64_t first, uint32_t first_len, uint16_t first_flags, uint64_t second,
                   uint32_t second_len, uint16_t second_flags)
 {
         struct vring_split *ring = front_raw(&s.f, INDEX);
 
         split_desc_store(&ring->desc[0], first, first_len, first_flags | VRING_DESC_F_NEXT, 1);
-        split_desc_store(&ring->desc[1], second, second_len, second_flags, 0);
+        split_desc_store(&ring->desc[1], second, second_len, second_flags, 2);
         front_raw_offer(&s.f, INDEX, 0);
 }
 
@@ -245,6 +245,9 @@ TEST(hostile_control, breaks_where_an_answer_has_no_place_or_the_wrong_one)
         chain(data, 3, 0, FRONT_GPA + s.f.bytes, 1, VRING_DESC_F_WRITE);
         expect_broken("no-ack");
         chain(0x1000, 3, 0, ack, 1, VRING_DESC_F_WRITE); /* the command in a hole */
+        expect_broken("no-ack");
+        split_desc_store(&front_raw(&s.f, INDEX)->desc[2], 0x1000, 1, VRING_DESC_F_WRITE, 0);
+        chain(data, 3, 0, ack, 1, VRING_DESC_F_WRITE | VRING_DESC_F_NEXT); /* its last byte in a hole */
         expect_broken("no-ack");
         chain(ack, 1, VRING_DESC_F_WRITE, data, 3, 0); /* the answer first */
         expect_broken("order");

@@ -167,6 +167,34 @@ TEST(device_settings, a_set_is_all_or_nothing_and_readable)
         end();
 }
 
+TEST(device_settings, what_there_is_not_can_be_neither_set_nor_got)
+{
+        static const struct {
+                struct vw_setting s;
+                const char *why;
+        } cases[] = {
+                {{ -1, VW_KEY_COUNT, 1 },       "a device has no such setting"        },
+                { { -1, (enum vw_key) - 1, 1 }, "a device has no such setting"        },
+                { { -1, VW_KEY_QUEUES, 1 },     "a device has no such setting"        },
+                { { 3, VW_KEY_POLL_US, 1 },     "q3: there are 3 queues"              },
+                { { 2, VW_KEY_POLL_US, 1 },     "poll-us is not a setting of queue 2" },
+                { { 0, VW_KEY_TX_USECS, 1 },    "tx-usecs is not a setting of queue 0"},
+        };
+        const char *why = NULL;
+        int64_t value = 77;
+
+        begin(defaults());
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                EXPECT_EQ(vw_device_set(dev, &cases[i].s, 1, &why), -EINVAL);
+                EXPECT_STR(why, cases[i].why);
+                EXPECT_EQ(vw_device_get(dev, cases[i].s.queue, cases[i].s.key, &value), -EINVAL);
+                EXPECT_EQ(value, 77);
+        }
+        EXPECT_EQ(vw_device_set(dev, &(struct vw_setting){ -1, VW_KEY_POLL_US, -1 }, 1, &why), -EINVAL);
+        EXPECT_STR(why, "poll-us=-1 is over the limit 100000");
+        end();
+}
+
 TEST(device_settings, adaptive_is_a_word_for_both_directions)
 {
         const char *why = NULL;

@@ -157,7 +157,9 @@ TEST(msg, end_inside_a_message_is_told_from_an_orderly_one)
                 close(p.in);
                 p.in = -1;
                 EXPECT_EQ(read_one(&p), len ? -EPROTO : -ECONNRESET);
-                EXPECT(strstr(p.why, !len ? "has left" : len < 12 ? "short header" : "short payload"));
+                EXPECT_STR(p.why, !len       ? "the peer has left"
+                                  : len < 12 ? "the peer has left within a message: short header"
+                                             : "the peer has left within a message: short payload");
                 close_pipe(&p);
         }
 }

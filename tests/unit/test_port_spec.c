@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "port/netns.h"
 #include "port/spec.h"
 #include "test.h"
 
@@ -144,4 +145,13 @@ TEST(spec, leaves_its_results_alone_on_failure)
         EXPECT_EQ(parse("gen:count=8,size=1"), -EINVAL);
         EXPECT_EQ(args.count, 7);
         EXPECT(open_fn == gen_open);
+}
+
+TEST(port_spec, a_namespace_has_a_name_and_no_path)
+{
+        EXPECT_EQ(netns_open("a/b"), -EINVAL);
+        EXPECT_EQ(netns_open("/proc/self/ns/net"), -EINVAL);
+        EXPECT_EQ(netns_open("."), -EINVAL);
+        EXPECT_EQ(netns_open(".."), -EINVAL);
+        EXPECT_EQ(netns_open("vwire-has-no-such-namespace"), -ENOENT);
 }

@@ -396,6 +396,28 @@ TEST(device_calls, decisions_are_recorded_and_replay)
         fclose(file);
 }
 
+TEST(device_calls, no_record_is_made_into_a_pipe_or_of_anything_else)
+{
+        FILE *file = tmpfile();
+        const char *why = "";
+        int pipes[2];
+
+        begin((struct vw_device_config){ .poll_us = 50 }, 0, 256);
+        EXPECT_EQ(pipe(pipes), 0);
+        EXPECT_EQ(trace(pipes[1]), -EINVAL);
+        EXPECT_EQ(trace(-1), -EALREADY);
+        end();
+        close(pipes[0]);
+        close(pipes[1]);
+        EXPECT_EQ(vw_trace_replay(dup(fileno(file)), &why), -EPROTO); /* an empty file */
+        EXPECT(strstr(why, "this is no record"));
+        fputs("something else\n", file);
+        rewind(file);
+        EXPECT_EQ(vw_trace_replay(dup(fileno(file)), &why), -EPROTO);
+        EXPECT(strstr(why, "this is no record"));
+        fclose(file);
+}
+
 /* ---- why ---- */
 
 static void why(unsigned queue, char *text, size_t len)

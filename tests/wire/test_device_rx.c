@@ -431,3 +431,26 @@ TEST(device_rx, frames_over_the_mtu_it_was_told_are_not_for_the_guest)
         EXPECT_EQ(s.counters[VW_C_packets], 1);
         end();
 }
+
+/* What a port hands over is held to what it said, and to what a frame is. */
+TEST(device_rx, frames_that_no_port_should_have_cost_themselves)
+{
+        static uint8_t frame[66000];
+        struct vw_queue_stats s;
+
+        begin(0, 64);
+        __atomic_store_n(&port.rx_max, 1600, __ATOMIC_RELAXED);
+        front_post(&f, 0, 32, 1700);
+        front_kick(&f, 0);
+        put(1601, 0); /* longer than any, though the buffer has room */
+        put(13, 1);
+        put(14, 2);
+        put(1600, 3);
+        EXPECT_SOON(take(frame, NULL) == 14);
+        EXPECT_SOON(take(frame, NULL) == 1600);
+        s = front_stats(&f, 0);
+        EXPECT_EQ(s.drops[VW_DROP_TOO_LONG], 1);
+        EXPECT_EQ(s.drops[VW_DROP_SHORT], 1);
+        EXPECT_EQ(s.counters[VW_C_packets], 2);
+        end();
+}

@@ -371,6 +371,54 @@ TEST(driver_ctrl, a_refused_number_of_pairs_changes_nothing)
         rig_end(&r);
 }
 
+/* ---- what cannot be ---- */
+
+TEST(driver_ctrl, what_there_is_not_is_refused_and_not_sent)
+{
+        static const struct {
+                struct vw_setting s;
+                int error, get;
+                const char *why;
+        } cases[] = {
+                {{ -1, VW_KEY_COUNT, 1 },                  -ENOENT,  -ENOENT, "no such setting"   },
+                { { -1, (enum vw_key) - 1, 1 },            -ENOENT,  -ENOENT, "no such setting"   },
+                { { -1, VW_KEY_TX_USECS, -1 },             -ERANGE,  0,       "outside the limits"},
+                { { -1, VW_KEY_TX_USECS, 10001 },          -ERANGE,  0,       "outside the limits"},
+                { { 0, VW_KEY_TX_USECS, 1 },               -EINVAL,  -EINVAL, "q0 has no tx-usecs"},
+                { { 4, VW_KEY_POLL_US, 1 },                -EINVAL,  -EINVAL, "q4 has no poll-us" },
+                { { -1, VW_KEY_ADAPTIVE, VW_ADAPTIVE_RX }, -ENOTSUP, 0,       "own choice"        },
+                { { -1, VW_KEY_QUEUES, SD_PAIRS + 1 },     -ERANGE,  0,       "over the limit"    },
+        };
+        struct vw_setting queues = { -1, VW_KEY_QUEUES, 1 };
+        uint32_t usecs, frames;
+        const char *why = "";
+        int64_t value;
+        struct rig r;
+
+        rig_init(&r);
+        r.config.pairs = 2;
+        rig_start(&r);
+        EXPECT_EQ(commands(&r), 1); /* the number of pairs */
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                EXPECT_EQ(vw_driver_set(r.drv, &cases[i].s, 1, &why), cases[i].error);
+                if (!strstr(why, cases[i].why))
+                        fail_msg("\"%s\" does not say \"%s\"", why, cases[i].why);
+                EXPECT_EQ(vw_driver_get(r.drv, cases[i].s.queue, cases[i].s.key, &value), cases[i].get);
+        }
+        EXPECT_EQ(vw_driver_set_coalesce(r.drv, VW_CTRL, 1, 1), -EINVAL);
+        EXPECT_EQ(vw_driver_set_coalesce_queue(r.drv, 4, 1, 1), -EINVAL);
+        EXPECT_EQ(vw_driver_get_coalesce_queue(r.drv, 4, &usecs, &frames), -EINVAL);
+        EXPECT_EQ(vw_driver_set_pairs(r.drv, 0), -EINVAL);
+        EXPECT_EQ(vw_driver_set_pairs(r.drv, SD_PAIRS + 1), -EINVAL);
+        EXPECT_EQ(commands(&r), 1);
+        vw_driver_disconnect(r.drv);
+        EXPECT_EQ(vw_driver_set_pairs(r.drv, 1), -ENETDOWN);
+        EXPECT_EQ(vw_driver_set_offloads(r.drv, 0), -ENETDOWN);
+        EXPECT_EQ(vw_driver_set(r.drv, &queues, 1, &why), -ENETDOWN);
+        EXPECT(strstr(why, "only while connected"));
+        rig_end(&r);
+}
+
 /* ---- offloads ---- */
 
 TEST(driver_ctrl, offloads_follow_the_command)

@@ -34,25 +34,37 @@ static int try(struct rig *r, const char **ret_why)
 TEST(driver_life, refuses_a_configuration_that_cannot_be)
 {
         static const struct {
-                unsigned pairs, size;
+                size_t member; /* an unsigned one */
+                unsigned value;
+                const char *why;
         } cases[] = {
-                {0,   256  },
-                { 65, 256  },
-                { 1,  0    },
-                { 1,  1    },
-                { 1,  100  },
-                { 1,  65536}
+                {offsetof(struct vw_driver_config,  pairs),           0,                     "pairs must be 1..64"},
+                { offsetof(struct vw_driver_config, pairs),           65,                    "pairs must be 1..64"},
+                { offsetof(struct vw_driver_config, queue_size),      0,                     "power of two"       },
+                { offsetof(struct vw_driver_config, queue_size),      1,                     "power of two"       },
+                { offsetof(struct vw_driver_config, queue_size),      100,                   "power of two"       },
+                { offsetof(struct vw_driver_config, queue_size),      2 * VW_QUEUE_SIZE_MAX, "power of two"       },
+                { offsetof(struct vw_driver_config, poll_us),         VW_POLL_US_MAX + 1,    "poll-us"            },
+                { offsetof(struct vw_driver_config, tx_usecs),        VW_USECS_MAX + 1,      "usecs"              },
+                { offsetof(struct vw_driver_config, rx_usecs),        VW_USECS_MAX + 1,      "usecs"              },
+                { offsetof(struct vw_driver_config, tx_frames),       VW_FRAMES_MAX + 1,     "frames"             },
+                { offsetof(struct vw_driver_config, rx_frames),       VW_FRAMES_MAX + 1,     "frames"             },
+                { offsetof(struct vw_driver_config, adaptive),        VW_ADAPTIVE_RX,        "adaptive"           },
+                { offsetof(struct vw_driver_config, ctrl_timeout_ms), 0,                     "0 ms"               },
+                { offsetof(struct vw_driver_config, watchdog_ms),     0,                     "0 ms"               },
+                { offsetof(struct vw_driver_config, mac),             1,                     "group address"      },
         };
         struct vw_driver *drv = NULL;
 
         for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
                 struct vw_driver_config c = VW_DRIVER_CONFIG_INIT;
-                const char *why = NULL;
+                const char *why = "";
 
-                c.pairs = cases[i].pairs;
-                c.queue_size = cases[i].size;
+                memcpy((char *)&c + cases[i].member, &cases[i].value, sizeof(cases[i].value));
                 EXPECT_EQ(vw_driver_new(&c, &drv, &why), -EINVAL);
-                EXPECT(why && !drv);
+                if (!strstr(why, cases[i].why))
+                        fail_msg("\"%s\" does not say \"%s\"", why, cases[i].why);
+                EXPECT(!drv);
         }
 }
 
