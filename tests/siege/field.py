@@ -19,6 +19,8 @@ from stream import Stream
 NEIGHBOUR_RATE = 2000  # frames a second, each way
 RSS_SLACK = 1024  # KiB that an allocator may take or give at any time
 MAC = "52:54:00:00:00:01"
+IDLE = 0.01  # of a CPU, that a process may use with nothing to do
+STOP = 2  # seconds for an orderly end, of which the program allows itself one
 
 
 class Field:
@@ -117,6 +119,12 @@ class Field:
         self.stream.say(2000)
         time.sleep(0.3)
 
+    def shares(self):
+        """Of a CPU, by each end, in the next second."""
+        before = [end.cpu() for end in self.ends]
+        time.sleep(1)
+        return [end.cpu() - then for end, then in zip(self.ends, before)]
+
     def finish(self, seconds):
         """The end of all; returns what each way of the stream sent and saw, the ledger's totals, the busiest idle end's share of a CPU."""
         ways = self.stream.say("pause")
@@ -124,16 +132,12 @@ class Field:
         totals = self.ledger.totals()
         self.expected = int(NEIGHBOUR_RATE * seconds * 0.9)
         wait_for(lambda: self.check_neighbours(finished=True), lambda: f"every frame of the neighbours: {self.expected}", 60)
-        before = [end.cpu() for end in self.ends]
-        time.sleep(2)
-        shares = [(end.cpu() - then) / 2 for end, then in zip(self.ends, before)]
-        for end, share in zip(self.ends, shares):
-            if share > 0.01:
-                raise Violation(f"{end.name} is idle and uses {share:.1%} of a CPU")
+        wait_for(lambda: max(self.shares()) < IDLE, lambda: f"idle ends to use no CPU: {self.shares()}")
+        share = max(self.shares())
         slowest = max(end.end() for end in reversed(self.ends))
-        if slowest > 1:
+        if slowest > STOP:
             raise Violation(f"an end took {slowest:.2f} s to stop")
         left = [name for name in os.listdir(self.dir) if not name.endswith((".log", "proxy.sock", ".pcap"))]
         if left:
             raise Violation(f"left behind: {left}")
-        return ways, totals, max(shares)
+        return ways, totals, share

@@ -131,8 +131,7 @@ class End:
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        for socket_path in [self.ctl]:
-            pathlib.Path(socket_path).unlink(missing_ok=True)
+        pathlib.Path(self.ctl).unlink(missing_ok=True)  # so that only its successor answers there
 
     def end(self):
         """Seconds that an orderly end took."""
