@@ -588,7 +588,8 @@ int drv_tx_xmit(struct drv_pair *p, const struct vw_tx_pkt *pkts, unsigned n, bo
                 return -ETIMEDOUT;
         if (q->mode == VW_TX_ORPHAN)
                 drv_tx_reap(p, VW_C_reaped_by_xmit);
-        while (taken < n && !q->stopped && (r = offer(p, &pkts[taken])) > 0) {
+        /* a reap, here or when the queue stops, may find a lie */
+        while (taken < n && !q->stopped && !q->vq.broken && (r = offer(p, &pkts[taken])) > 0) {
                 taken++;
                 if (q->kick_mode == VW_KICK_EACH) {
                         publish(q);
@@ -603,6 +604,8 @@ int drv_tx_xmit(struct drv_pair *p, const struct vw_tx_pkt *pkts, unsigned n, bo
         q->refused |= taken < n && (q->stopped || q->in_done);
         p->napi.worked |= taken > 0;
         flush_done(p);
+        if (q->vq.broken && !taken)
+                return -EPROTO;
         return taken || r >= 0 ? (int)taken : r;
 }
 

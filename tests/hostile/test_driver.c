@@ -95,6 +95,49 @@ TEST(hostile_driver, used_id_that_comes_twice_breaks_that_queue)
         expect_broken_tx(&r, "bad-id");
 }
 
+/* hostile M03: nobody has polled since the lie */
+TEST(hostile_driver, a_lie_that_sending_itself_finds_ends_the_sending)
+{
+        struct rig r;
+
+        rig_init(&r);
+        r.config.pairs = 2;
+        r.config.queue_size = 16;
+        r.config.tx_mode = VW_TX_ORPHAN; /* reaps when it sends */
+        rig_start(&r);
+        for (unsigned i = 0; i < 5; i++)
+                EXPECT_EQ(rig_send(&r, 60), 1);
+        sd_raw_used_idx(&r.dev, 1, 6);
+        EXPECT_EQ(rig_send(&r, 60), -EPROTO);
+        expect_broken_tx(&r, "bad-used");
+}
+
+/* hostile M01: the ring is full, so the burst looks for completions; a few are true and make room, then comes the lie */
+TEST(hostile_driver, a_lie_that_a_burst_finds_on_its_way_ends_the_burst)
+{
+        struct vw_tx_pkt pkts[20];
+        struct iovec iov[20];
+        struct rig r;
+        int taken;
+
+        start_with_packets(&r, 8);
+        for (uint16_t i = 0; i < 8; i++)
+                sd_raw_used(&r.dev, 1, i, i < 7 ? i : 999, 0);
+        sd_raw_used_idx(&r.dev, 1, 8);
+        for (unsigned i = 0; i < ARRAY_SIZE(pkts); i++) {
+                iov[i] = (struct iovec){ vw_driver_buf_get(r.drv, 0), 60 };
+                EXPECT(iov[i].iov_base);
+                memset(iov[i].iov_base, 0, 60);
+                pkts[i] = (struct vw_tx_pkt){ .iov = &iov[i], .n_iov = 1, .cookie = iov[i].iov_base };
+        }
+        taken = vw_driver_xmit(r.drv, 0, pkts, ARRAY_SIZE(pkts), false);
+        EXPECT(taken > 0 && taken < (int)ARRAY_SIZE(pkts));
+        r.sent += (unsigned)taken;
+        for (unsigned i = (unsigned)taken; i < ARRAY_SIZE(pkts); i++)
+                vw_driver_buf_put(r.drv, 0, iov[i].iov_base);
+        expect_broken_tx(&r, "bad-id");
+}
+
 /* T-TX-17, hostile M03 */
 TEST(hostile_driver, used_index_that_jumps_or_goes_back_breaks_that_queue)
 {
