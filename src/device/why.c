@@ -26,8 +26,32 @@ __attribute__((format(printf, 2, 3))) static void say(struct text *t, const char
                 t->n += n;
 }
 
+/* The question wakes the worker, so what it sees here and not before it will take next. */
+static void say_ring(struct text *t, const struct dev_queue *q, const struct vq_state *state)
+{
+        unsigned offered = (uint16_t)(state->avail - state->last_avail);
+
+        if (offered)
+                say(t,
+                    "%u chains are offered that the worker comes to now; if it was asleep, the driver has not kicked for them",
+                    offered);
+        else if (q->kick_fd < 0)
+                say(t,
+                    "nothing is offered; the driver gave no kick fd, so the ring is looked at by the clock");
+        else
+                say(t, "nothing is offered; waits for the driver's kick");
+}
+
+static void say_starved(struct text *t, const struct dev_queue *q, const struct vq_state *state)
+{
+        say(t,
+            "a frame waits in the port for buffers: the ring has room for %llu bytes, the longest frame needs %u; ",
+            (unsigned long long)q->window.room, q->hdr_len + vw_port_rx_max(q->lane->port, q->lane->index));
+        say_ring(t, q, state);
+}
+
 /* Why the worker does nothing about this queue now; it would not be here if it had something to do. */
-static void say_waiting(struct text *t, struct dev_queue *q)
+static void say_waiting(struct text *t, struct dev_queue *q, const struct vq_state *state)
 {
         const struct dev_lane *lane = q->lane;
 
@@ -41,18 +65,13 @@ static void say_waiting(struct text *t, struct dev_queue *q)
                     "the port is full; waits until it is writable, then goes on with the %u chains it had taken",
                     q->rewound);
         else if (q->kind == VW_RX && q->window.starved)
-                say(t,
-                    "a frame waits in the port for buffers: the ring has room for %llu bytes, the longest frame needs %u; "
-                    "waits for the driver's kick",
-                    (unsigned long long)q->window.room, q->hdr_len + vw_port_rx_max(lane->port, lane->index));
+                say_starved(t, q, state);
         else if (q->kind == VW_RX && lane->errors > 1)
                 say(t, "the port failed %u times in a row; waits before it asks again", lane->errors);
         else if (q->kind == VW_RX)
                 say(t, "waits for frames from the port; the driver's kicks are not needed");
-        else if (q->kick_fd < 0)
-                say(t, "the ring is empty; the driver gave no kick fd, so it is looked at by the clock");
         else
-                say(t, "the ring is empty; waits for the driver's kick");
+                say_ring(t, q, state);
 }
 
 static void say_call(struct text *t, const struct dev_queue *q, const struct vq_state *state, uint64_t now)
@@ -104,7 +123,7 @@ static void answer(void *arg)
         }
         vq_device_state(&q->vq, &state);
         say(t, "running; ");
-        say_waiting(t, q);
+        say_waiting(t, q, &state);
         say_call(t, q, &state, clock_now());
         say(t, "; avail=%u taken=%u used=%u kick_event=%u used_event=%u; %s", state.avail, state.last_avail,
             state.used, state.event_ours, state.event_peer, dump);

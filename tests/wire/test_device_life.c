@@ -451,10 +451,10 @@ TEST(device_life, tells_in_words_what_each_queue_does)
                 unsigned index;
                 const char *words;
         } said[] = {
-                {0,  "running; waits for frames from the port"                },
-                { 1, "running; the ring is empty; waits for the driver's kick"},
-                { 2, "running; the ring is empty"                             },
-                { 3, "there are 3 queues"                                     },
+                {0,  "running; waits for frames from the port"                 },
+                { 1, "running; nothing is offered; waits for the driver's kick"},
+                { 2, "running; nothing is offered"                             },
+                { 3, "there are 3 queues"                                      },
         };
         char text[1024];
 
