@@ -215,12 +215,17 @@ static uint64_t sum_of(const uint64_t sizes[RECORD_SIZES])
         return sum;
 }
 
+static const uint64_t *sizes_of(const struct record_cell *rc, unsigned variant)
+{
+        return rc->sizes + (size_t)variant * RECORD_SIZES;
+}
+
 /* Sizes that make up a fiftieth of a row somewhere. */
 static bool worth_a_column(const struct record_experiment *re, unsigned bin)
 {
         for (unsigned c = 0; c < re->n_cells; c++)
                 for (unsigned v = 0; v < re->experiment->n_variants && re->cells[c].sizes; v++) {
-                        const uint64_t *sizes = &re->cells[c].sizes[v * RECORD_SIZES];
+                        const uint64_t *sizes = sizes_of(&re->cells[c], v);
 
                         if (sizes[bin] && sizes[bin] * 50 >= sum_of(sizes))
                                 return true;
@@ -266,7 +271,7 @@ void table_of_sizes(const struct record_experiment *re, struct table *ret_table)
                 const struct record_cell *rc = &re->cells[c];
 
                 for (unsigned v = 0; v < e->n_variants && rc->sizes; v++) {
-                        const uint64_t *sizes = &rc->sizes[v * RECORD_SIZES];
+                        const uint64_t *sizes = sizes_of(rc, v);
 
                         if (!sum_of(sizes) || !add_row(ret_table))
                                 continue;
