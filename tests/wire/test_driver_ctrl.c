@@ -196,6 +196,7 @@ TEST(driver_ctrl, a_device_that_leaves_ends_the_wait)
         sd_ctrl(&r.dev, SD_SILENT);
         sd_leave_later(&r.dev, 20);
         EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -ENOTCONN);
+        EXPECT_EQ(vw_driver_set_promisc(r.drv, true), -ENETDOWN); /* it is known that nobody is there */
         EXPECT(clock_now() - begin < 30 * SEC);
         EXPECT_EQ(vw_driver_dispatch(r.drv), -ENOTCONN);
         rig_end(&r);
@@ -414,6 +415,7 @@ TEST(driver_ctrl, what_there_is_not_is_refused_and_not_sent)
         vw_driver_disconnect(r.drv);
         EXPECT_EQ(vw_driver_set_pairs(r.drv, 1), -ENETDOWN);
         EXPECT_EQ(vw_driver_set_offloads(r.drv, 0), -ENETDOWN);
+        EXPECT_EQ(vw_driver_set_coalesce(r.drv, VW_TX, 1, 1), -ENETDOWN);
         EXPECT_EQ(vw_driver_set(r.drv, &queues, 1, &why), -ENETDOWN);
         EXPECT(strstr(why, "only while connected"));
         rig_end(&r);
