@@ -180,10 +180,9 @@ VW_API int vw_driver_wait(struct vw_driver *drv, unsigned pair, uint64_t deadlin
 VW_API int vw_driver_watch(struct vw_driver *drv, unsigned pair, int fd, uint32_t events);
 
 /* The parts of vw_driver_wait(), for a loop of your own over several pairs: arm each pair (true: it has work), then sleep, if none had,
- * until one of the fds is readable or the nearest deadline comes, then ask each what woke it (VW_WAIT_*, 0: nothing), and poll. */
+ * until one of the fds is readable, then ask each what woke it (VW_WAIT_*, 0: nothing, or its own deadlines), and poll. */
 VW_API bool vw_driver_arm(struct vw_driver *drv, unsigned pair);
 VW_API int vw_driver_poll_fd(const struct vw_driver *drv, unsigned pair);
-VW_API uint64_t vw_driver_poll_deadline(const struct vw_driver *drv, unsigned pair);
 VW_API int vw_driver_woken(struct vw_driver *drv, unsigned pair);
 
 /* The calling thread is no longer the pair's owner; the next that makes an owner call is. */

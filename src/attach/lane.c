@@ -114,8 +114,8 @@ static bool read_batch(struct lane *l, uint32_t *bytes)
         return true;
 }
 
-/* Batch after batch, for as long as the device takes them.  Returns how many frames were read. */
-static unsigned from_port(struct lane *l)
+/* Batch after batch, for as long as the device takes them.  True: the burst is over, and the port may have more. */
+static bool from_port(struct lane *l)
 {
         bool more = true;
         unsigned n = 0;
@@ -129,7 +129,7 @@ static unsigned from_port(struct lane *l)
         vw_driver_xmit(l->drv, l->index, NULL, 0, false); /* one kick for all of them */
         if (n && l->fd < 0)
                 l->full = false; /* a port without a fd has room again when it was read from */
-        return n;
+        return n && more;
 }
 
 /* ---- turns and sleep ---- */
@@ -137,15 +137,15 @@ static unsigned from_port(struct lane *l)
 bool lane_turn(struct lane *l)
 {
         int received = vw_driver_poll(l->drv, l->index, l->full ? 0 : POLL_BUDGET);
-        unsigned sent = 0;
+        bool more = false;
 
         /* What woke us was not the port, and nothing that it was given calls for an answer: it would be asked in vain. */
         if (l->look || received > 0)
-                sent = from_port(l);
+                more = from_port(l);
         l->look = true;
         if (received == -EPROTO)
                 __atomic_store_n(&l->error, received, __ATOMIC_RELAXED);
-        return received >= POLL_BUDGET || sent > 0;
+        return received >= POLL_BUDGET || more;
 }
 
 uint64_t lane_prepare_sleep(struct lane *l)

@@ -110,8 +110,6 @@ static void run_many(struct worker *w, unsigned step)
 
                         more |= vw_driver_arm(lanes[i].drv, i);
                         deadline = at < deadline ? at : deadline;
-                        at = vw_driver_poll_deadline(lanes[i].drv, i);
-                        deadline = at < deadline ? at : deadline;
                 }
                 if (!more)
                         sleep_until(w->epfd, deadline);

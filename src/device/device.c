@@ -204,7 +204,11 @@ static int start(struct vw_device *dev, const struct vw_device_config *config)
         dev->workers = calloc(dev->n_workers, sizeof(*dev->workers));
         for (unsigned i = 0; dev->workers && i < dev->n_workers; i++)
                 dev->workers[i] = (struct dev_worker){
-                        .dev = dev, .index = i, .epfd = -1, .mailbox = {.bell = -1, .done = -1}
+                        .dev = dev,
+                        .index = i,
+                        .epfd = -1,
+                        .timer = {.fd = -1   },
+                        .mailbox = { .bell = -1, .done = -1 }
                 };
         dev->lanes = calloc(dev->pairs, sizeof(*dev->lanes));
         dev->queues = aligned_alloc(CACHE_LINE, dev->n_vrings * sizeof(*dev->queues));

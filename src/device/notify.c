@@ -42,7 +42,7 @@ uint32_t notify_take(int fd)
         ssize_t n = preadv2(fd, &iov, 1, -1, RWF_NOWAIT);
 
         if (n < 0 && errno == EOPNOTSUPP) /* pipes before Linux 6.4 */
-                n = poll(&p, 1, 0) > 0 ? readv(fd, &iov, 1) : 0;
+                n = poll(&p, 1, 0) > 0 ? preadv2(fd, &iov, 1, -1, 0) : 0;
         if (n <= 0)
                 return 0;
         if (n > (ssize_t)sizeof(values[0]))

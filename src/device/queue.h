@@ -15,6 +15,7 @@
 #include "base/evloop.h"
 #include "base/log.h"
 #include "base/mailbox.h"
+#include "base/timer.h"
 #include "device/coalesce.h"
 #include "device/filter.h"
 #include "device/moderation.h"
@@ -43,7 +44,7 @@ enum vq_life {
 
 /* What a worker sleeps on: the fd's entry in its epoll set points to one of these. */
 struct dev_watch {
-        enum { WATCH_BELL, WATCH_KICK, WATCH_PORT } what;
+        enum { WATCH_BELL, WATCH_TIMER, WATCH_KICK, WATCH_PORT } what;
         void *owner; /* worker, queue, lane */
 };
 
@@ -163,7 +164,8 @@ struct dev_worker {
         bool started;
         int start_result; /* of the program's hook; the worker writes it before it looks into its mailbox */
         struct mailbox mailbox;
-        struct dev_watch bell;
+        struct timer timer; /* of the sleep */
+        struct dev_watch bell, alarm;
         int epfd;
         /* worker only */
         bool stop;

@@ -392,8 +392,6 @@ static void starve(struct dev_queue *q, uint64_t now)
                 lane->readable = false;
                 return;
         }
-        lane->readable =
-                true; /* the frame may have come after the last read, and while the lane was muted: no edge tells it */
         q->window.starved = true;
         counter_add(&q->counters[VW_C_no_buffers], 1);
 }

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -165,17 +164,13 @@ static void port_event(struct dev_worker *w, struct dev_lane *lane, uint32_t eve
 /* Takes what the fds have to say; sleeps for it until `deadline` (0: not at all). */
 static void collect(struct dev_worker *w, uint64_t deadline)
 {
+        static const struct timespec at_once;
         struct epoll_event events[EVENTS];
-        struct timespec t = { 0 };
         int n;
 
-        if (deadline != 0 && deadline != NEVER) {
-                uint64_t left = clock_until(deadline, clock_now());
-
-                t = (struct timespec){ .tv_sec = (time_t)(left / NSEC_PER_SEC),
-                                       .tv_nsec = (long)(left % NSEC_PER_SEC) };
-        }
-        n = epoll_pwait2(w->epfd, events, EVENTS, deadline == NEVER ? NULL : &t, NULL);
+        if (deadline != 0)
+                timer_set(&w->timer, deadline);
+        n = epoll_pwait2(w->epfd, events, EVENTS, deadline != 0 ? NULL : &at_once, NULL);
         for (int i = 0; i < n; i++) {
                 struct dev_watch *watch = events[i].data.ptr;
                 struct dev_queue *q = watch->owner;
@@ -183,6 +178,9 @@ static void collect(struct dev_worker *w, uint64_t deadline)
                 switch (watch->what) {
                 case WATCH_BELL:
                         break; /* the loop looks into the mailbox anyway */
+                case WATCH_TIMER:
+                        timer_rang(&w->timer); /* and at the clock */
+                        break;
                 case WATCH_KICK:
                         counter_add(&q->counters[VW_C_kicks], notify_take(q->kick_fd));
                         break;
@@ -202,6 +200,8 @@ static void lane_back_off(struct dev_lane *lane, uint64_t now)
                 lane->retry_at = now + (RETRY_FIRST << MIN(lane->errors - 2, (unsigned)RETRY_DOUBLES));
 }
 
+/* A port that has been found empty is not asked again: its next event tells more.  So a queue is never starved by a lane that is
+ * not known to be readable, which matters, because a muted lane tells nothing. */
 static void turn(struct dev_queue *q, uint64_t now)
 {
         unsigned packets = 0;
@@ -218,7 +218,8 @@ static void turn(struct dev_queue *q, uint64_t now)
         if (!queue_ready(q, now))
                 return;
         polling_woke(&q->polling, now);
-        while (packets < DEV_TURN && bytes < DEV_TURN_BYTES && !mailbox_pending(&q->worker->mailbox)) {
+        while (packets < DEV_TURN && bytes < DEV_TURN_BYTES && !mailbox_pending(&q->worker->mailbox) &&
+               queue_ready(q, now)) {
                 struct dev_run run = { .now = now, .max = MIN(DEV_TURN - packets, (unsigned)DEV_BURST) };
 
                 if (q->run(q, &run) < 0) {
@@ -381,7 +382,6 @@ static void introduce(struct dev_worker *w)
 
         snprintf(name, sizeof(name), "vw-worker-%u", w->index);
         pthread_setname_np(pthread_self(), name);
-        prctl(PR_SET_TIMERSLACK, 1); /* ns: with the default of 50 us a deadline of 50 us takes 110 */
         setpriority(PRIO_PROCESS, (id_t)gettid(), dev->nice);
         if (dev->n_cpus > 0) {
                 cpu_set_t set;
@@ -432,6 +432,7 @@ int dev_worker_start(struct dev_worker *w)
         int r;
 
         w->bell = (struct dev_watch){ .what = WATCH_BELL, .owner = w };
+        w->alarm = (struct dev_watch){ .what = WATCH_TIMER, .owner = w };
         w->frame = malloc(DEV_FRAME_ROOM);
         w->segment = malloc(DEV_FRAME_ROOM);
         w->queues = calloc(w->dev->n_vrings, sizeof(*w->queues));
@@ -442,7 +443,11 @@ int dev_worker_start(struct dev_worker *w)
                 return -ENOMEM;
         r = mailbox_init(&w->mailbox);
         if (r == 0)
+                r = timer_init(&w->timer);
+        if (r == 0)
                 r = epoll_set(w, EPOLL_CTL_ADD, w->mailbox.bell, EPOLLIN, &w->bell);
+        if (r == 0)
+                r = epoll_set(w, EPOLL_CTL_ADD, w->timer.fd, EPOLLIN, &w->alarm);
         if (r < 0)
                 return r;
         /* the program's signals are not for workers; faults are, and so they stay */
@@ -468,6 +473,7 @@ void dev_worker_stop(struct dev_worker *w)
                 pthread_join(w->thread, NULL);
         }
         mailbox_done(&w->mailbox);
+        timer_done(&w->timer);
         if (w->epfd >= 0)
                 close(w->epfd);
         free(w->frame);

@@ -49,9 +49,11 @@ static int pair_init(struct vw_driver *drv, unsigned index)
         p->tx.index = 2 * index + 1;
         p->rx_call = p->tx_call = p->rx_kick = p->tx_kick = -1;
         p->mailbox = (struct mailbox){ .bell = -1, .done = -1 };
-        p->napi = (struct drv_napi){
-                .epfd = -1, .bell = -1, .poll_us = drv->config.poll_us, .shared_call = drv->config.shared_call
-        };
+        p->napi = (struct drv_napi){ .epfd = -1,
+                                     .bell = -1,
+                                     .timer = { .fd = -1 },
+                                     .poll_us = drv->config.poll_us,
+                                     .shared_call = drv->config.shared_call };
         r = mailbox_init(&p->mailbox);
         if (!r)
                 r = drv_napi_init(p);

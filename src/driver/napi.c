@@ -16,12 +16,12 @@
 
 #define ORPHAN_REAP                                                                                          \
         (10 * NSEC_PER_MSEC) /* orphaned packets without a later transmission are reaped by then */
-#define EVENTS_MAX   8       /* of one sleep: four of ours, the rest the program's */
+#define EVENTS_MAX   8       /* of one sleep: five of ours, the rest the program's */
 #define STORM_LENGTH 1000    /* interrupts in a row that had nothing to say */
 #define STORM_PAUSE  (100 * NSEC_PER_MSEC) /* how long a device that storms is only polled, */
 #define STORM_TICK   (1 * NSEC_PER_MSEC)   /* and how often */
 
-enum { EV_MAILBOX, EV_SEND, EV_RX_CALL, EV_TX_CALL, EV_PROGRAM };
+enum { EV_MAILBOX, EV_SEND, EV_TIMER, EV_RX_CALL, EV_TX_CALL, EV_PROGRAM };
 
 static int watch(int epfd, int op, int fd, uint32_t events, uint32_t tag)
 {
@@ -39,7 +39,11 @@ int drv_napi_init(struct drv_pair *p)
         n->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (n->epfd < 0 || n->bell < 0)
                 return -errno;
-        r = watch(n->epfd, EPOLL_CTL_ADD, p->mailbox.bell, EPOLLIN, EV_MAILBOX);
+        r = timer_init(&n->timer);
+        if (!r)
+                r = watch(n->epfd, EPOLL_CTL_ADD, n->timer.fd, EPOLLIN | EPOLLET, EV_TIMER);
+        if (!r)
+                r = watch(n->epfd, EPOLL_CTL_ADD, p->mailbox.bell, EPOLLIN, EV_MAILBOX);
         return r ? r : watch(n->epfd, EPOLL_CTL_ADD, n->bell, EPOLLIN, EV_SEND);
 }
 
@@ -49,6 +53,7 @@ void drv_napi_done(struct drv_pair *p)
                 close(p->napi.epfd);
         if (p->napi.bell >= 0)
                 close(p->napi.bell);
+        timer_done(&p->napi.timer);
 }
 
 /* The call fds of a new connection.  That of tx is quiet while the device signals that of rx for both. */
@@ -267,6 +272,9 @@ static int note_event(struct drv_pair *p, const struct epoll_event *ev)
         case EV_SEND:
                 drv_read_bell(n->bell);
                 return VW_WAIT_QUEUE;
+        case EV_TIMER:
+                timer_rang(&n->timer);
+                return VW_WAIT_TIMEOUT;
         case EV_MAILBOX:
                 return VW_WAIT_QUEUE;
         default:
@@ -274,15 +282,11 @@ static int note_event(struct drv_pair *p, const struct epoll_event *ev)
         }
 }
 
-/* Sleeps until something happens, `deadline` at most, and notes what it was.  VW_WAIT_*, 0 after a signal. */
-static int sleep_until(struct drv_pair *p, uint64_t deadline, uint64_t now)
+/* Notes what has happened; if it may sleep, what happens next.  VW_WAIT_*; TIMEOUT: the timer has rung, for whatever deadline. */
+static int collect(struct drv_pair *p, bool sleep)
 {
         struct epoll_event ev[EVENTS_MAX];
-        uint64_t left = clock_until(deadline, now);
-        struct timespec t = { .tv_sec = (time_t)(left / NSEC_PER_SEC),
-                              .tv_nsec = (long)(left % NSEC_PER_SEC) };
-        int n = epoll_pwait2(p->napi.epfd, ev, EVENTS_MAX, deadline == NEVER ? NULL : &t, NULL);
-        int mask = n ? 0 : VW_WAIT_TIMEOUT;
+        int n = epoll_wait(p->napi.epfd, ev, EVENTS_MAX, sleep ? -1 : 0), mask = 0;
 
         for (int i = 0; i < n; i++)
                 mask |= note_event(p, &ev[i]);
@@ -317,17 +321,19 @@ static bool busy_poll(struct drv_pair *p, uint64_t *now)
 
 static int napi_wait(struct drv_pair *p, uint64_t deadline)
 {
-        uint64_t now = clock_now(), until;
+        uint64_t now = clock_now();
         int mask;
 
         if (busy_poll(p, &now))
-                return (sleep_until(p, 0, now) & ~VW_WAIT_TIMEOUT) | VW_WAIT_QUEUE;
+                return collect(p, false) | VW_WAIT_QUEUE;
         if (drv_napi_arm(p, now))
                 return VW_WAIT_QUEUE;
-        until = MIN(deadline, drv_napi_deadline(p));
-        mask = sleep_until(p, until, now);
+        timer_set(&p->napi.timer, MIN(deadline, drv_napi_deadline(p)));
+        mask = collect(p, deadline > now);
         drv_napi_disarm(p);
-        return mask == VW_WAIT_TIMEOUT && until < deadline ? VW_WAIT_QUEUE : mask;
+        if (mask & ~VW_WAIT_TIMEOUT)
+                return mask & ~VW_WAIT_TIMEOUT;
+        return clock_now() < deadline ? VW_WAIT_QUEUE : VW_WAIT_TIMEOUT;
 }
 
 /* ---- the owner's calls ---- */
@@ -346,8 +352,13 @@ VW_API int vw_driver_wait(struct vw_driver *drv, unsigned pair, uint64_t deadlin
 
 VW_API bool vw_driver_arm(struct vw_driver *drv, unsigned pair)
 {
-        drv_claim(&drv->pairs[pair]);
-        return drv_napi_arm(&drv->pairs[pair], clock_now());
+        struct drv_pair *p = &drv->pairs[pair];
+
+        drv_claim(p);
+        if (drv_napi_arm(p, clock_now()))
+                return true;
+        timer_set(&p->napi.timer, drv_napi_deadline(p));
+        return false;
 }
 
 VW_API int vw_driver_poll_fd(const struct vw_driver *drv, unsigned pair)
@@ -355,17 +366,12 @@ VW_API int vw_driver_poll_fd(const struct vw_driver *drv, unsigned pair)
         return drv->pairs[pair].napi.epfd;
 }
 
-VW_API uint64_t vw_driver_poll_deadline(const struct vw_driver *drv, unsigned pair)
-{
-        return drv_napi_deadline(&drv->pairs[pair]);
-}
-
 VW_API int vw_driver_woken(struct vw_driver *drv, unsigned pair)
 {
-        int mask = sleep_until(&drv->pairs[pair], 0, 0) & ~VW_WAIT_TIMEOUT;
+        int mask = collect(&drv->pairs[pair], false);
 
         drv_napi_disarm(&drv->pairs[pair]);
-        return mask;
+        return mask & ~VW_WAIT_TIMEOUT;
 }
 
 VW_API int vw_driver_watch(struct vw_driver *drv, unsigned pair, int fd, uint32_t events)

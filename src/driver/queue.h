@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mailbox.h"
+#include "base/timer.h"
 #include "base/trace.h"
 #include "driver/bql.h"
 #include "driver/flow.h"
@@ -185,7 +186,8 @@ struct drv_rxq {
 /* The poll context that both queues of a pair share. */
 struct drv_napi {
         int epfd;
-        int bell; /* vw_driver_send() rings it when the owner may be asleep */
+        int bell;           /* vw_driver_send() rings it when the owner may be asleep */
+        struct timer timer; /* of the sleep */
         /* owner */
         bool in_poll;                        /* a callback is running */
         bool armed;                          /* interrupts are asked for */

@@ -107,7 +107,7 @@ static int tap_rx(void *self, unsigned lane, struct vw_pkt *pkt)
         struct iovec *iov = with_header(pkt);
 
         while (!l->gone) {
-                ssize_t r = readv(l->fd, iov, (int)n + 1);
+                ssize_t r = preadv2(l->fd, iov, (int)n + 1, -1, 0);
 
                 if (r < 0 && errno == EINTR)
                         continue;

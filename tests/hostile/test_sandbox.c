@@ -329,11 +329,11 @@ TEST(sandbox, leaves_no_right_of_any_kind)
 #define UPROBE    336
 
 static const int worker_calls[] = {
-        SYS_epoll_pwait2, SYS_readv,          SYS_writev,  SYS_preadv2,     SYS_write,
-        SYS_poll,         SYS_clock_gettime,  SYS_futex,   SYS_sched_yield, SYS_epoll_ctl,
-        SYS_close,        SYS_ioctl,          SYS_sendto,  SYS_recvmsg,     SYS_mmap,
-        SYS_mprotect,     SYS_munmap,         SYS_madvise, SYS_brk,         SYS_exit,
-        SYS_rt_sigreturn, SYS_rt_sigprocmask, SYS_getpid,  SYS_gettid,      SYS_tgkill,
+        SYS_epoll_pwait2, SYS_timerfd_settime, SYS_writev,  SYS_preadv2,     SYS_write,
+        SYS_poll,         SYS_clock_gettime,   SYS_futex,   SYS_sched_yield, SYS_epoll_ctl,
+        SYS_close,        SYS_ioctl,           SYS_sendto,  SYS_recvmsg,     SYS_mmap,
+        SYS_mprotect,     SYS_munmap,          SYS_madvise, SYS_brk,         SYS_exit,
+        SYS_rt_sigreturn, SYS_rt_sigprocmask,  SYS_getpid,  SYS_gettid,      SYS_tgkill,
 };
 static const int control_calls[] = {
         SYS_epoll_pwait2,

@@ -150,13 +150,20 @@ WRAP(SETS_UP, ssize_t, mnl_socket_recvfrom, (const struct mnl_socket *nl, void *
      (nl, buf, len), -1)
 WRAP(MOVES, ssize_t, sendmsg, (int fd, const struct msghdr *msg, int flags), (fd, msg, flags), -1)
 WRAP(MOVES, ssize_t, recvmsg, (int fd, struct msghdr *msg, int flags), (fd, msg, flags), -1)
-WRAP(MOVES, ssize_t, readv, (int fd, const struct iovec *iov, int n), (fd, iov, n), -1)
 WRAP(MOVES, ssize_t, writev, (int fd, const struct iovec *iov, int n), (fd, iov, n), -1)
 WRAP(MOVES, int, epoll_pwait2,
      (int epfd, struct epoll_event *events, int n, const struct timespec *timeout, const sigset_t *mask),
      (epfd, events, n, timeout, mask), -1)
 
 /* A look that does not wait cannot fail. */
+ssize_t __real_preadv64v2(int fd, const struct iovec *iov, int n, off_t at, int flags);
+ssize_t __wrap_preadv64v2(int fd, const struct iovec *iov, int n, off_t at, int flags);
+ssize_t __wrap_preadv64v2(int fd, const struct iovec *iov, int n, off_t at, int flags)
+{
+        return !(flags & RWF_NOWAIT) && fails("preadv2", MOVES) ? -1
+                                                                : __real_preadv64v2(fd, iov, n, at, flags);
+}
+
 int __real_poll(struct pollfd *fds, nfds_t n, int timeout);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)

@@ -19,8 +19,6 @@ struct sport {
         int tx_errno;      /* what transmitted frames fail with, or 0 */
         unsigned tx_every; /* each n-th of them does; 0: all */
         int rx_errno;      /* what the next read fails with, once */
-        unsigned
-                late; /* a frame of 100 bytes comes while it is asked how long frames are, this many times from now */
         /* written down */
         uint32_t rx_offloads;
         uint8_t mac[6]; /* the identity that it was given */

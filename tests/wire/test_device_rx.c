@@ -113,7 +113,7 @@ TEST(device_rx, a_frame_waits_in_the_port_while_the_worker_sleeps)
 }
 
 /* The port's readiness is not reported while the queue is starved, so what the worker knows of it must be right: two frames take the last
- * buffers, the port is found empty, and another comes before the worker looks at the ring again. */
+ * buffers, the port is found empty, and others come one by one with a buffer each. */
 TEST(device_rx, a_frame_that_comes_when_the_last_buffer_has_gone_waits_for_the_next)
 {
         static uint8_t frame[66000];
@@ -124,15 +124,17 @@ TEST(device_rx, a_frame_that_comes_when_the_last_buffer_has_gone_waits_for_the_n
         put(100, 1);
         EXPECT_SOON(load_relaxed(&f.dev->lanes[0].muted));
         front_post(&f, 0, 2, 1600);
-        store_relaxed(&port.late, 2);
         front_kick(&f, 0);
         EXPECT_SOON(take(frame, NULL) == 100);
         EXPECT_SOON(take(frame, NULL) == 100);
-        EXPECT_SOON(front_stats(&f, 0).counters[VW_C_no_buffers] == 2);
-        front_post(&f, 0, 1, 1600);
-        front_kick(&f, 0);
-        EXPECT_SOON(take(frame, NULL) == 100);
-        EXPECT_EQ(front_stats(&f, 0).counters[VW_C_packets], 3);
+        for (unsigned i = 2; i < 100; i++) {
+                put(100, i);
+                EXPECT_SOON(front_stats(&f, 0).counters[VW_C_no_buffers] == i);
+                front_post(&f, 0, 1, 1600);
+                front_kick(&f, 0);
+                EXPECT_SOON(take(frame, NULL) == 100);
+        }
+        EXPECT_EQ(front_stats(&f, 0).counters[VW_C_packets], 100);
         end();
 }
 

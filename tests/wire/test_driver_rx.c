@@ -562,7 +562,7 @@ TEST(driver_rx, short_memory_asks_for_another_poll)
                 EXPECT(rig_arrive(&r, 100, (uint8_t)i));
         EXPECT_EQ(rig_poll(&r, 64, SEC), 64);
         EXPECT(rig_count(&r, 0, VW_C_refill_failures) > 0);
-        EXPECT_EQ(vw_driver_poll_deadline(r.drv, 0), SEC + NSEC_PER_MSEC);
+        EXPECT_EQ(drv_napi_deadline(rig_pair(&r)), SEC + NSEC_PER_MSEC);
         while (n-- > 0)
                 rxbuf_put(&q->buf, &eaten[n]);
         rxbuf_done(&eater);

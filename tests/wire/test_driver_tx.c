@@ -301,10 +301,10 @@ TEST(driver_tx, a_device_that_completes_nothing_is_not_polled_but_waited_for)
                 EXPECT_EQ(rig_send(&r, 60), 1);
                 rig_poll(&r, 64, now);
                 EXPECT(!drv_napi_arm(rig_pair(&r), now));
-                EXPECT_EQ(vw_driver_poll_deadline(r.drv, 0), now + delay);
+                EXPECT_EQ(drv_napi_deadline(rig_pair(&r)), now + delay);
                 rig_poll(&r, 64, now += delay);
                 EXPECT(!drv_napi_arm(rig_pair(&r), now));
-                EXPECT_EQ(vw_driver_poll_deadline(r.drv, 0), SEC + 5 * SEC); /* the watchdog's */
+                EXPECT_EQ(drv_napi_deadline(rig_pair(&r)), SEC + 5 * SEC); /* the watchdog's */
                 EXPECT_EQ(sd_consume(&r.dev, 0), 1);
                 EXPECT(sd_call(&r.dev, 1)); /* the interrupt that was not asked for at first */
                 vw_driver_woken(r.drv, 0);
@@ -312,7 +312,7 @@ TEST(driver_tx, a_device_that_completes_nothing_is_not_polled_but_waited_for)
                 EXPECT_EQ(r.done, 1);
                 EXPECT_EQ(rig_send(&r, 60), 1); /* and all is as before */
                 EXPECT(!drv_napi_arm(rig_pair(&r), now));
-                EXPECT_EQ(vw_driver_poll_deadline(r.drv, 0), now + delay);
+                EXPECT_EQ(drv_napi_deadline(rig_pair(&r)), now + delay);
                 rig_end(&r);
         }
 }
@@ -349,7 +349,7 @@ TEST(driver_tx, eager_interrupts_come_with_the_next_completion)
         EXPECT_EQ(rig_send(&r, 60), 1);
         rig_poll(&r, 64, SEC);
         EXPECT(!drv_napi_arm(rig_pair(&r), SEC));
-        EXPECT_EQ(vw_driver_poll_deadline(r.drv, 0), SEC + NSEC_PER_MSEC);
+        EXPECT_EQ(drv_napi_deadline(rig_pair(&r)), SEC + NSEC_PER_MSEC);
         rig_end(&r);
 }
 
@@ -367,7 +367,7 @@ TEST(driver_tx, completions_that_nobody_waits_for_cost_no_interrupt)
         EXPECT_EQ(rig_send(&r, 60), 1);
         drv_claim(rig_pair(&r));
         EXPECT(!drv_napi_arm(rig_pair(&r), SEC));
-        EXPECT_EQ(vw_driver_poll_deadline(r.drv, 0), SEC + NSEC_PER_MSEC);
+        EXPECT_EQ(drv_napi_deadline(rig_pair(&r)), SEC + NSEC_PER_MSEC);
         EXPECT_EQ(sd_consume(&r.dev, 0), 1);
         EXPECT(!sd_call(&r.dev, 1));
         vw_driver_woken(r.drv, 0);
@@ -626,7 +626,7 @@ TEST(driver_tx, orphaned_packets_are_reaped_within_ten_milliseconds)
         EXPECT(!sd_call(&r.dev, 1)); /* no interrupt is wanted */
         drv_claim(rig_pair(&r));
         EXPECT(!drv_napi_arm(rig_pair(&r), SEC));
-        at = vw_driver_poll_deadline(r.drv, 0);
+        at = drv_napi_deadline(rig_pair(&r));
         EXPECT_EQ(at, SEC + 10 * NSEC_PER_MSEC);
         drv_napi_disarm(rig_pair(&r));
         rig_poll(&r, 64, at - 1);
@@ -893,7 +893,7 @@ TEST(driver_tx, watchdog_tells_senders_of_a_device_that_completes_nothing)
         rig_start(&r);
         EXPECT_EQ(rig_send(&r, 60), 1);
         rig_poll(&r, 64, 10 * SEC);
-        EXPECT_EQ(vw_driver_poll_deadline(r.drv, 0), 15 * SEC);
+        EXPECT_EQ(drv_napi_deadline(rig_pair(&r)), 15 * SEC);
         rig_poll(&r, 64, 15 * SEC - 1);
         EXPECT_EQ(rig_send(&r, 60), 1);
         rig_poll(&r, 64, 15 * SEC);
@@ -921,7 +921,7 @@ TEST(driver_tx, watchdog_counts_from_the_first_packet_of_a_busy_period)
         drv_claim(rig_pair(&r));
         EXPECT(!drv_napi_arm(rig_pair(&r), 3600 * SEC));
         drv_napi_disarm(rig_pair(&r));
-        EXPECT_EQ(vw_driver_poll_deadline(r.drv, 0), 3605 * SEC);
+        EXPECT_EQ(drv_napi_deadline(rig_pair(&r)), 3605 * SEC);
         rig_poll(&r, 64, 3601 * SEC);
         EXPECT_EQ(rig_count(&r, 1, VW_C_watchdogs), 0);
         rig_end(&r);
