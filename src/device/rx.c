@@ -170,13 +170,24 @@ static void count_drop(struct dev_queue *q, enum vw_drop drop)
         counter_add(&q->drops[drop], 1);
 }
 
+static void put_header(const struct dev_queue *q, const struct vq_chain *c, const struct vw_net_hdr *hdr)
+{
+        uint8_t bytes[sizeof(struct virtio_net_hdr)];
+
+        if (likely(c->iov[0].iov_len >= q->hdr_len)) {
+                net_hdr_encode(hdr, q->hdr_len, c->iov[0].iov_base);
+                return;
+        }
+        net_hdr_encode(hdr, q->hdr_len, bytes);
+        iov_from_buf(c->iov, c->n_in, 0, bytes, q->hdr_len);
+}
+
 /* Hands the window's first chains to the driver as one frame of `len` bytes, which is in them already unless `frame` says where
  * it is.  They have the room.  All but the last are filled to the end (5.1.6.4.1). */
 static void deliver(struct dev_queue *q, struct vw_net_hdr *hdr, const uint8_t *frame, uint32_t len,
                     struct dev_run *run)
 {
         struct vq_chain *first = &q->window.chains[q->window.first], *c = first;
-        uint8_t bytes[sizeof(struct virtio_net_hdr)];
         uint32_t left = q->hdr_len + len, done = 0;
         unsigned n = 0;
 
@@ -190,11 +201,7 @@ static void deliver(struct dev_queue *q, struct vw_net_hdr *hdr, const uint8_t *
                 done += c->written - skip;
         }
         hdr->num_buffers = (uint16_t)n;
-        net_hdr_encode(hdr, q->hdr_len, bytes);
-        if (likely(first->iov[0].iov_len >= sizeof(bytes) && q->hdr_len == sizeof(bytes)))
-                memcpy(first->iov[0].iov_base, bytes, sizeof(bytes));
-        else
-                iov_from_buf(first->iov, first->n_in, 0, bytes, q->hdr_len);
+        put_header(q, first, hdr);
         window_push(q, n, run);
         run->published++;
         counter_add(&q->counters[VW_C_packets], 1);

@@ -276,12 +276,13 @@ static bool next_used(struct drv_pair *p, struct vq_used *ret_used)
 /* The virtio header: each of its words is read once, and only the copy is used. */
 static void load_hdr(const struct rx_buffer *buf, unsigned hdr_len, struct vw_net_hdr *ret_hdr)
 {
-        const uint32_t *shared = (const uint32_t *)buf->ptr; /* buffers begin on a cache line */
-        uint32_t copy[3];
+        const uint64_t *shared = (const uint64_t *)buf->ptr; /* buffers begin on a cache line */
+        uint64_t first = peer_load(shared);
+        uint32_t second = peer_load((const uint32_t *)(shared + 1));
 
-        for (unsigned i = 0; i < ARRAY_SIZE(copy); i++)
-                copy[i] = peer_load(&shared[i]);
-        net_hdr_decode((const uint8_t *)copy, hdr_len, ret_hdr);
+        *ret_hdr = net_hdr_of_words(first, second);
+        if (unlikely(hdr_len == NET_HDR_LEN_LEGACY))
+                ret_hdr->num_buffers = 0;
 }
 
 /* A packet being put together; its pieces go to the ends of q->iov and q->held. */

@@ -4,48 +4,13 @@
 #include "net/hdr.h"
 
 #include <netinet/in.h>
-#include <string.h>
 
 #include "base/check.h"
 #include "virtio/features.h"
-#include "virtio/spec.h"
 
 static uint16_t be16(const uint8_t *p)
 {
         return (uint16_t)(p[0] << 8 | p[1]);
-}
-
-void net_hdr_decode(const uint8_t *bytes, unsigned len, struct vw_net_hdr *ret_hdr)
-{
-        struct virtio_net_hdr h = { 0 };
-
-        memcpy(&h, bytes, MIN(len, sizeof(h)));
-        *ret_hdr = (struct vw_net_hdr){
-                .flags = h.flags,
-                .gso_type = h.gso_type,
-                .hdr_len = le16_to_cpu(h.hdr_len),
-                .gso_size = le16_to_cpu(h.gso_size),
-                .csum_start = le16_to_cpu(h.csum_start),
-                .csum_offset = le16_to_cpu(h.csum_offset),
-                .num_buffers = le16_to_cpu(h.num_buffers),
-        };
-}
-
-void net_hdr_encode(const struct vw_net_hdr *hdr, unsigned len, uint8_t *bytes)
-{
-        struct virtio_net_hdr h = {
-                .flags = hdr->flags,
-                .gso_type = hdr->gso_type,
-                .hdr_len = cpu_to_le16(hdr->hdr_len),
-                .gso_size = cpu_to_le16(hdr->gso_size),
-                .csum_start = cpu_to_le16(hdr->csum_start),
-                .csum_offset = cpu_to_le16(hdr->csum_offset),
-                .num_buffers = cpu_to_le16(hdr->num_buffers),
-        };
-
-        memcpy(bytes, &h, NET_HDR_LEN_LEGACY); /* sizes that the compiler knows: two moves */
-        if (likely(len >= sizeof(h)))
-                memcpy(bytes + NET_HDR_LEN_LEGACY, &h.num_buffers, sizeof(h.num_buffers));
 }
 
 /* ---- where the headers are ---- */
