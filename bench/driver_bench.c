@@ -24,15 +24,9 @@ static unsigned on_rx(void *ctx, unsigned pair, struct vw_rx_pkt *pkts, unsigned
         return lane_to_port(&bench.lane, pkts, n);
 }
 
-static void on_tx_done(void *ctx, unsigned pair, void *const *cookies, unsigned n)
-{
-        (void)ctx, (void)pair;
-        lane_sent(&bench.lane, cookies, n);
-}
-
 static void start(bool rx, unsigned size, uint32_t len)
 {
-        static const struct vw_driver_ops ops = { .rx = on_rx, .tx_done = on_tx_done };
+        static const struct vw_driver_ops ops = { .rx = on_rx };
         struct vw_driver_config config = VW_DRIVER_CONFIG_INIT;
         struct bench *b = &bench;
         const char *why = NULL;

@@ -31,8 +31,8 @@ struct vw_rx_pkt {
 struct vw_tx_pkt {
         struct vw_net_hdr hdr;
         const struct iovec *iov;
-        unsigned n_iov;       /* at most VW_TX_FRAGS_MAX */
-        void *cookie;         /* comes back in tx_done; not NULL */
+        unsigned n_iov; /* at most VW_TX_FRAGS_MAX */
+        void *cookie; /* comes back in tx_done.  NULL: all of it is in one transmit buffer, which you put back by this */
         struct vw_flow *flow; /* or NULL */
 };
 #define VW_TX_FRAGS_MAX 17
@@ -146,8 +146,8 @@ VW_API void *vw_driver_alloc(struct vw_driver *drv, unsigned pair, size_t size, 
 
 /* ---- the pair's owner thread ---- */
 
-/* A transmit buffer of VW_TX_BUF_SIZE bytes in shared memory, or NULL when all are out; put it back after tx_done.  A packet whose
- * first piece begins where the buffer begins travels in one descriptor: its header goes into the room before it. */
+/* A transmit buffer of VW_TX_BUF_SIZE bytes in shared memory, or NULL when all are out; put it back after tx_done, or send it without
+ * a cookie.  A packet whose first piece begins where the buffer begins travels in one descriptor: its header goes into the room before it. */
 VW_API void *vw_driver_buf_get(struct vw_driver *drv, unsigned pair);
 VW_API void vw_driver_buf_put(struct vw_driver *drv, unsigned pair, void *buf);
 

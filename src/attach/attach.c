@@ -67,11 +67,6 @@ static unsigned on_rx(void *ctx, unsigned pair, struct vw_rx_pkt *pkts, unsigned
         return lane_to_port(&((struct attach *)ctx)->lanes[pair], pkts, n);
 }
 
-static void on_tx_done(void *ctx, unsigned pair, void *const *cookies, unsigned n)
-{
-        lane_sent(&((struct attach *)ctx)->lanes[pair], cookies, n);
-}
-
 /* The port becomes what the device says: its address, its MTU, its link; and the device learns whether the port has neighbours. */
 static void join(struct attach *a)
 {
@@ -228,7 +223,7 @@ static int make_driver(struct attach *a, const char **ret_why)
         struct vw_port_info p;
 
         vw_port_info(a->config.port, &p);
-        a->ops = (struct vw_driver_ops){ .rx = on_rx, .tx_done = on_tx_done, .changed = on_changed };
+        a->ops = (struct vw_driver_ops){ .rx = on_rx, .changed = on_changed };
         c->ops = &a->ops;
         c->ctx = a;
         c->offloads = p.tx_offloads;

@@ -61,12 +61,6 @@ unsigned lane_to_port(struct lane *l, struct vw_rx_pkt *pkts, unsigned n)
 
 /* ---- port to device ---- */
 
-void lane_sent(struct lane *l, void *const *cookies, unsigned n)
-{
-        for (unsigned i = 0; i < n; i++)
-                vw_driver_buf_put(l->drv, l->index, cookies[i]);
-}
-
 /* Offers the driver the frames that were read; what it refuses is kept and offered first next time.  True: it took all. */
 static bool hand_over(struct lane *l)
 {
@@ -95,7 +89,8 @@ static bool read_frame(struct lane *l)
         if (vw_port_rx(l->port, l->index, &in) <= 0)
                 return false;
         iov->iov_len = in.len;
-        l->pkts[l->end++] = (struct vw_tx_pkt){ .hdr = in.hdr, .iov = iov, .n_iov = 1, .cookie = l->buf };
+        l->pkts[l->end++] =
+                (struct vw_tx_pkt){ .hdr = in.hdr, .iov = iov, .n_iov = 1 }; /* puts the buffer back */
         l->buf = NULL;
         return true;
 }

@@ -28,9 +28,8 @@ struct lane {
 void lane_init(struct lane *l, struct vw_driver *drv, struct vw_port *port, unsigned index);
 void lane_done(struct lane *l);
 
-/* vw_driver_ops.rx and .tx_done of the pair. */
+/* vw_driver_ops.rx of the pair. */
 unsigned lane_to_port(struct lane *l, struct vw_rx_pkt *pkts, unsigned n);
-void lane_sent(struct lane *l, void *const *cookies, unsigned n);
 
 /* One turn in both directions; true: there may be more at once. */
 bool lane_turn(struct lane *l);

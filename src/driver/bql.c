@@ -44,32 +44,6 @@ void bql_reset(struct bql *b, uint64_t now)
         forget_slack(b, now);
 }
 
-bool bql_room(const struct bql *b)
-{
-        return !b->on || b->queued <= b->allowed;
-}
-
-struct bql_ticket bql_charge(struct bql *b, uint32_t bytes)
-{
-        struct bql_ticket t = { .bytes = b->on ? bytes : 0, .epoch = b->epoch };
-
-        if (b->on) {
-                b->queued += bytes;
-                b->last = bytes;
-        }
-        return t;
-}
-
-void bql_uncharge(struct bql *b, struct bql_ticket t)
-{
-        if (t.epoch != b->epoch) {
-                b->late++;
-                return;
-        }
-        check(t.bytes <= bql_inflight(b));
-        b->done += t.bytes;
-}
-
 /* The limit that the interval just ended asks for. */
 static uint32_t next_limit(struct bql *b, uint64_t completed, uint32_t over, uint64_t now)
 {

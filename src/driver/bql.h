@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/check.h"
+
 #define BQL_LIMIT_MAX (1u << 30) /* bytes; no ring holds as much */
 
 struct bql_ticket {
@@ -37,15 +39,35 @@ void bql_enable(struct bql *b, bool on);
 /* What was in flight will not complete, or has been flushed: a new epoch with the least limit. */
 void bql_reset(struct bql *b, uint64_t now);
 
-/* True if a packet may be charged; it may overshoot the limit by its own length. */
-bool bql_room(const struct bql *b);
-struct bql_ticket bql_charge(struct bql *b, uint32_t bytes);
-
-/* One completed packet; then, once a reap, bql_update() adjusts the limit. */
-void bql_uncharge(struct bql *b, struct bql_ticket t);
-void bql_update(struct bql *b, uint64_t now);
-
 static inline uint64_t bql_inflight(const struct bql *b)
 {
         return b->queued - b->completed - b->done;
 }
+
+/* True if a packet may be charged; it may overshoot the limit by its own length. */
+static inline bool bql_room(const struct bql *b)
+{
+        return !b->on || b->queued <= b->allowed;
+}
+
+static inline struct bql_ticket bql_charge(struct bql *b, uint32_t bytes)
+{
+        if (!b->on)
+                return (struct bql_ticket){ .epoch = b->epoch };
+        b->queued += bytes;
+        b->last = bytes;
+        return (struct bql_ticket){ .bytes = bytes, .epoch = b->epoch };
+}
+
+/* One completed packet; then, once a reap, bql_update() adjusts the limit. */
+static inline void bql_uncharge(struct bql *b, struct bql_ticket t)
+{
+        if (unlikely(t.epoch != b->epoch)) {
+                b->late++;
+                return;
+        }
+        check(t.bytes <= bql_inflight(b));
+        b->done += t.bytes;
+}
+
+void bql_update(struct bql *b, uint64_t now);

@@ -50,7 +50,7 @@ struct vw_flow {
 /* A packet in flight. */
 struct tx_slot {
         struct tx_slot *next; /* of the free list */
-        void *cookie;         /* NULL: let go at transmission, or never the program's (vw_driver_send) */
+        void *cookie;         /* NULL: let go at transmission, or there was none */
         struct vw_flow *flow;
         struct bql_ticket ticket;
         uint32_t bytes;
@@ -83,6 +83,7 @@ struct drv_txq {
         struct tx_slot *slots, *free_slot; /* one a descriptor */
         uint8_t *hdrs;                     /* (shared) a header for each slot */
         unsigned need;                     /* descriptors that the largest packet takes: stop below */
+        unsigned frags_max;                /* pieces that a packet may have */
         unsigned stopped;                  /* TX_STOP_*; 0: packets are taken */
         bool refused;                      /* the program was turned away: tx_wake is owed */
         bool unkicked;                     /* published since the last kick or look at the device's wish */

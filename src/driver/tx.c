@@ -33,24 +33,6 @@ static uint8_t *buf_frame(const struct drv_txq *q, uint32_t i)
         return q->buf_base + (size_t)i * TX_BUF_STRIDE + TX_HEADROOM;
 }
 
-/* The buffer that all the pieces lie in, or -1. */
-static int32_t find_buf(const struct drv_txq *q, const struct iovec *iov, unsigned n)
-{
-        uintptr_t base = (uintptr_t)q->buf_base;
-        size_t size = ((size_t)q->n_bufs + TX_CELLS) * TX_BUF_STRIDE;
-        uintptr_t at = (uintptr_t)iov[0].iov_base - base;
-        size_t buf = at / TX_BUF_STRIDE, end = (buf + 1) * TX_BUF_STRIDE;
-
-        if (at >= size)
-                return -1;
-        for (unsigned i = 0; i < n; i++) {
-                at = (uintptr_t)iov[i].iov_base - base;
-                if (at < end - VW_TX_BUF_SIZE || at > end || iov[i].iov_len > end - at)
-                        return -1;
-        }
-        return (int32_t)buf;
-}
-
 static void buf_free(struct drv_txq *q, uint32_t i)
 {
         q->bufs[i].put = false;
@@ -67,6 +49,15 @@ static void buf_release(struct drv_txq *q, uint32_t i)
         struct tx_buf *b = &q->bufs[i];
 
         if (--b->inflight == 0 && b->put)
+                buf_free(q, i);
+}
+
+/* Free now, or when the device is done with it. */
+static void buf_put(struct drv_txq *q, uint32_t i)
+{
+        if (q->bufs[i].inflight)
+                q->bufs[i].put = true;
+        else
                 buf_free(q, i);
 }
 
@@ -90,10 +81,7 @@ VW_API void vw_driver_buf_put(struct vw_driver *drv, unsigned pair, void *buf)
 
         drv_claim(&drv->pairs[pair]);
         check(i < q->n_bufs && buf == buf_frame(q, (uint32_t)i) && !q->bufs[i].put);
-        if (q->bufs[i].inflight)
-                q->bufs[i].put = true;
-        else
-                buf_free(q, (uint32_t)i);
+        buf_put(q, (uint32_t)i);
 }
 
 VW_API void *vw_driver_alloc(struct vw_driver *drv, unsigned pair, size_t size, size_t align)
@@ -164,6 +152,7 @@ void drv_tx_start(struct drv_pair *p)
         struct drv_txq *q = &p->tx;
 
         q->need = q->vq.indirect ? 1 : MIN(2 + VW_TX_FRAGS_MAX, (unsigned)q->vq.size);
+        q->frags_max = MIN(VW_TX_FRAGS_MAX, vq_driver_chain_max(&q->vq) - 1);
         q->stopped = 0;
         q->refused = q->unkicked = q->hung = false;
         q->seen_reaped = q->reaped;
@@ -231,23 +220,25 @@ static void discharge(struct drv_pair *p, struct vw_flow *flow, uint32_t bytes)
                 free(flow);
 }
 
-/* A packet is off the ring, used by the device or taken back from it. */
+/* A packet is off the ring, used by the device or taken back from it.  What its slot says is taken out before anybody is told:
+ * they may send, and then it is used again. */
 static void finish(struct drv_pair *p, struct tx_slot *s)
 {
         struct drv_txq *q = &p->tx;
-        struct tx_slot done = *s;
+        struct vw_flow *flow = s->flow;
+        uint32_t bytes = s->bytes;
 
         s->next = q->free_slot;
         q->free_slot = s;
         q->inflight--;
-        bql_uncharge(&q->bql, done.ticket);
-        if (done.buf >= 0)
-                buf_release(q, (uint32_t)done.buf);
-        if (done.cookie)
-                let_go(p, done.cookie);
-        if (done.flow) {
+        bql_uncharge(&q->bql, s->ticket);
+        if (s->buf >= 0)
+                buf_release(q, (uint32_t)s->buf);
+        if (s->cookie)
+                let_go(p, s->cookie);
+        if (flow) {
                 q->inflight_flows--;
-                discharge(p, done.flow, done.bytes);
+                discharge(p, flow, bytes);
         }
 }
 
@@ -397,41 +388,101 @@ static void stop_if_full(struct drv_pair *p)
 
 /* ---- one packet ---- */
 
-/* What the device has negotiated to take (5.1.6.2); clears what a driver must not send. */
-static enum vw_drop admit(const struct drv_pair *p, struct vw_net_hdr *hdr, const struct iovec *iov,
-                          unsigned n_iov, uint32_t len)
+/* What a packet asks of the device must make sense, and be what it has agreed to do (5.1.6.2). */
+static enum vw_drop admit_offload(const struct drv_pair *p, struct vw_net_hdr *hdr, uint32_t len)
 {
         static const uint64_t need[] = {
                 [VW_GSO_TCPV4] = F(host_tso4),
                 [VW_GSO_TCPV6] = F(host_tso6),
                 [VW_GSO_UDP_L4] = F(host_uso),
         };
-        uint8_t type = hdr->gso_type & (uint8_t)~VW_GSO_ECN, bytes[NET_HEADERS_MAX];
+        uint8_t type = hdr->gso_type & (uint8_t)~VW_GSO_ECN;
+
+        if (!(hdr->flags & VW_HDR_F_NEEDS_CSUM))
+                return VW_DROP_BAD_GSO;
+        if (!(p->features & F(csum)))
+                return VW_DROP_NOT_NEGOTIATED;
+        if ((uint32_t)hdr->csum_start + hdr->csum_offset + 2 > len)
+                return VW_DROP_BAD_CSUM;
+        hdr->flags = VW_HDR_F_NEEDS_CSUM;
+        hdr->num_buffers = 0;
+        if (hdr->gso_type == VW_GSO_NONE) {
+                hdr->gso_size = 0;
+                return VW_DROP_NONE;
+        }
+        if (!hdr->gso_size || type >= ARRAY_SIZE(need) || !need[type])
+                return VW_DROP_BAD_GSO;
+        if (!(p->features & need[type]) || (hdr->gso_type & VW_GSO_ECN && !(p->features & F(host_ecn))))
+                return VW_DROP_NOT_NEGOTIATED;
+        return VW_DROP_NONE;
+}
+
+/* Of a packet that goes out as it is, and is longer than the MTU at the first look: a VLAN tag does not count. */
+static bool over_mtu(const struct drv_pair *p, const struct iovec *iov, unsigned n_iov, uint32_t len)
+{
+        const struct vw_net_hdr none = { 0 };
+        uint8_t bytes[NET_HEADERS_MAX];
+
+        iov_to_buf(iov, n_iov, 0, bytes, sizeof(bytes));
+        return net_over_mtu(&none, bytes, len, p->mtu);
+}
+
+/* Whether the packet may be sent; clears what a driver must not say. */
+static enum vw_drop admit(const struct drv_pair *p, struct vw_net_hdr *hdr, const struct iovec *iov,
+                          unsigned n_iov, uint32_t len)
+{
+        enum vw_drop drop;
 
         if (len < NET_ETH_LEN)
                 return VW_DROP_SHORT;
         if (len > VW_FRAME_MAX)
                 return VW_DROP_TOO_LONG;
-        hdr->num_buffers = 0;
-        hdr->flags &= VW_HDR_F_NEEDS_CSUM;
-        if (!hdr->flags)
-                hdr->csum_start = hdr->csum_offset = 0;
-        else if (!(p->features & F(csum)))
-                return VW_DROP_NOT_NEGOTIATED;
-        else if ((uint32_t)hdr->csum_start + hdr->csum_offset + 2 > len)
-                return VW_DROP_BAD_CSUM;
-        if (hdr->gso_type == VW_GSO_NONE) {
-                hdr->gso_size = 0;
-                if (likely(!p->mtu || len <= p->mtu + NET_ETH_LEN))
-                        return VW_DROP_NONE;
-                iov_to_buf(iov, n_iov, 0, bytes, sizeof(bytes)); /* a VLAN tag does not count */
-                return net_over_mtu(hdr, bytes, len, p->mtu) ? VW_DROP_MTU : VW_DROP_NONE;
+        if (likely(!(hdr->flags & VW_HDR_F_NEEDS_CSUM) && hdr->gso_type == VW_GSO_NONE)) {
+                *hdr = (struct vw_net_hdr){
+                        0
+                }; /* as a whole, since it is loaded as a whole: see net/hdr.h */
+        } else {
+                drop = admit_offload(p, hdr, len);
+                if (drop)
+                        return drop;
         }
-        if (!hdr->flags || !hdr->gso_size || type >= ARRAY_SIZE(need) || !need[type])
-                return VW_DROP_BAD_GSO;
-        if (!(p->features & need[type]) || (hdr->gso_type & VW_GSO_ECN && !(p->features & F(host_ecn))))
-                return VW_DROP_NOT_NEGOTIATED;
-        return VW_DROP_NONE;
+        if (likely(!p->mtu || len <= p->mtu + NET_ETH_LEN || hdr->gso_type != VW_GSO_NONE))
+                return VW_DROP_NONE;
+        return over_mtu(p, iov, n_iov, len) ? VW_DROP_MTU : VW_DROP_NONE;
+}
+
+/* Where a packet lies. */
+struct place {
+        uint32_t len;
+        int32_t buf; /* the transmit buffer that holds all of it, or -1 */
+};
+
+/* Looks the pieces over for the program's own mistakes: too many, or memory that the device cannot see. */
+static int survey(const struct drv_pair *p, const struct vw_tx_pkt *pkt, struct place *ret_place)
+{
+        const struct arena *a = &p->drv->arena;
+        const struct drv_txq *q = &p->tx;
+        uint64_t len = 0;
+        size_t buf, begin;
+        bool together;
+
+        if (unlikely(!pkt->n_iov || pkt->n_iov > q->frags_max))
+                return -EINVAL;
+        buf = (size_t)((uint8_t *)pkt->iov[0].iov_base - q->buf_base) / TX_BUF_STRIDE;
+        together = buf < q->n_bufs + TX_CELLS;
+        begin = (size_t)(buf_frame(q, (uint32_t)buf) - a->va);
+        for (unsigned i = 0; i < pkt->n_iov; i++) {
+                size_t at = (size_t)((uint8_t *)pkt->iov[i].iov_base - a->va), n = pkt->iov[i].iov_len;
+
+                if (unlikely(at > a->size || n > a->size - at))
+                        return -EINVAL;
+                together = together && at - begin <= VW_TX_BUF_SIZE && n <= VW_TX_BUF_SIZE - (at - begin);
+                len += n;
+        }
+        if (!pkt->cookie && (!together || buf >= q->n_bufs))
+                return -EINVAL; /* nobody would know when its memory is free */
+        *ret_place = (struct place){ (uint32_t)MIN(len, UINT32_MAX), together ? (int32_t)buf : -1 };
+        return 0;
 }
 
 /* Lays the packet out for the device: header, then what is not empty.  Returns the number of pieces. */
@@ -443,7 +494,7 @@ static unsigned lay_out(struct drv_pair *p, const struct vw_tx_pkt *pkt, const s
         unsigned hdr_len = p->hdr_len, n = 0;
         uint8_t *at = pkt->iov[0].iov_base;
 
-        if (s->buf >= 0 && at == buf_frame(q, (uint32_t)s->buf)) {
+        if (likely(s->buf >= 0 && at == buf_frame(q, (uint32_t)s->buf))) {
                 at -= hdr_len;
                 pieces[n++] =
                         (struct vq_piece){ arena_gpa(arena, at), (uint32_t)(hdr_len + pkt->iov[0].iov_len) };
@@ -462,73 +513,68 @@ static unsigned lay_out(struct drv_pair *p, const struct vw_tx_pkt *pkt, const s
         return n;
 }
 
-/* The program's own mistakes: too many pieces, or memory that the device cannot see.  The length on success. */
-static int64_t measure(const struct drv_pair *p, const struct vw_tx_pkt *pkt)
-{
-        const struct arena *a = &p->drv->arena;
-        int64_t len = 0;
-
-        if (!pkt->cookie || !pkt->n_iov || pkt->n_iov > VW_TX_FRAGS_MAX ||
-            pkt->n_iov >= vq_driver_chain_max(&p->tx.vq))
-                return -EINVAL;
-        for (unsigned i = 0; i < pkt->n_iov; i++) {
-                size_t at = (size_t)((uint8_t *)pkt->iov[i].iov_base - a->va);
-
-                if (at > a->size || pkt->iov[i].iov_len > a->size - at)
-                        return -EINVAL;
-                len += (int64_t)pkt->iov[i].iov_len;
-        }
-        return len;
-}
-
 /* Puts a packet on the ring, whose flow has been charged.  The queue is not stopped, so there is room. */
-static void place(struct drv_pair *p, const struct vw_tx_pkt *pkt, const struct vw_net_hdr *hdr, uint32_t len,
-                  int32_t buf)
+static void put_on_ring(struct drv_pair *p, const struct vw_tx_pkt *pkt, const struct vw_net_hdr *hdr,
+                        struct place place, struct vw_flow *flow)
 {
         struct drv_txq *q = &p->tx;
         struct vq_piece pieces[VW_TX_FRAGS_MAX + 1];
         struct tx_slot *s = q->free_slot;
 
-        s->buf = buf;
+        s->buf = place.buf;
         check(vq_driver_add(&q->vq, pieces, lay_out(p, pkt, hdr, s, pieces), 0, s) == 0);
         q->free_slot = s->next;
         q->inflight++;
-        s->bytes = len;
-        s->ticket = bql_charge(&q->bql, len);
-        s->flow = pkt->flow;
-        q->inflight_flows += s->flow != NULL;
+        s->bytes = place.len;
+        s->ticket = bql_charge(&q->bql, place.len);
+        s->flow = flow;
+        q->inflight_flows += flow != NULL;
         s->cookie = pkt->cookie;
-        if (buf >= 0)
-                q->bufs[buf].inflight++;
-        if (q->mode == VW_TX_ORPHAN && buf >= 0 && s->cookie && q->n_let_go < q->vq.size) {
+        if (place.buf >= 0)
+                q->bufs[place.buf].inflight++;
+        if (!pkt->cookie) {
+                q->bufs[place.buf].put = true; /* free as soon as the device is done */
+        } else if (q->mode == VW_TX_ORPHAN && place.buf >= 0 && q->n_let_go < q->vq.size) {
                 let_go(p, s->cookie);
                 s->cookie = NULL;
         }
+}
+
+/* A packet that is dropped is done at once. */
+static void drop_packet(struct drv_pair *p, const struct vw_tx_pkt *pkt, struct place place,
+                        enum vw_drop reason)
+{
+        struct drv_txq *q = &p->tx;
+
+        COUNT_DROP(q, reason);
+        if (pkt->cookie)
+                let_go(p, pkt->cookie);
+        else
+                buf_put(q, (uint32_t)place.buf);
 }
 
 /* 1: taken; 0: not now; -errno. */
 static int offer(struct drv_pair *p, const struct vw_tx_pkt *pkt)
 {
         struct drv_txq *q = &p->tx;
-        struct vw_tx_pkt out = *pkt;
+        struct vw_flow *flow = q->mode == VW_TX_NAPI ? pkt->flow : NULL; /* nothing holds orphans back */
+        struct vw_net_hdr hdr = pkt->hdr;
         enum vw_drop drop;
-        int64_t len = measure(p, pkt);
+        struct place place;
+        int r = survey(p, pkt, &place);
 
-        if (len < 0)
-                return (int)len;
-        drop = admit(p, &out.hdr, pkt->iov, pkt->n_iov, (uint32_t)MIN(len, UINT32_MAX));
-        if (drop && q->n_let_go == q->vq.size)
-                return 0; /* sending from within tx_done, whose loop must hand over first */
-        if (drop) {
-                COUNT_DROP(q, drop);
-                let_go(p, pkt->cookie);
+        if (unlikely(r < 0))
+                return r;
+        drop = admit(p, &hdr, pkt->iov, pkt->n_iov, place.len);
+        if (unlikely(drop)) {
+                if (q->n_let_go == q->vq.size)
+                        return 0; /* sending from within tx_done, whose loop must hand over first */
+                drop_packet(p, pkt, place, drop);
                 return 1;
         }
-        if (q->mode == VW_TX_ORPHAN)
-                out.flow = NULL; /* nothing holds a sender back */
-        if (out.flow && !flow_charge(&out.flow->account, (uint32_t)len))
+        if (flow && !flow_charge(&flow->account, place.len))
                 return 0;
-        place(p, &out, &out.hdr, (uint32_t)len, find_buf(q, pkt->iov, pkt->n_iov));
+        put_on_ring(p, pkt, &hdr, place, flow);
         return 1;
 }
 
@@ -539,15 +585,14 @@ void drv_tx_offer_cell(struct drv_pair *p, uint32_t cell)
         struct tx_cell *c = &q->cells[cell];
         uint32_t buf = q->n_bufs + cell;
         struct iovec iov = { buf_frame(q, buf), c->len };
-        struct vw_tx_pkt pkt = { .hdr = c->hdr, .iov = &iov, .n_iov = 1, .flow = c->flow };
-        enum vw_drop drop = admit(p, &pkt.hdr, &iov, 1, c->len);
+        struct vw_tx_pkt pkt = { .iov = &iov, .n_iov = 1 };
+        enum vw_drop drop = admit(p, &c->hdr, &iov, 1, c->len);
 
         if (drop) {
                 drv_tx_drop_cell(p, cell, drop);
                 return;
         }
-        q->bufs[buf].put = true; /* free as soon as the device is done */
-        place(p, &pkt, &pkt.hdr, c->len, (int32_t)buf);
+        put_on_ring(p, &pkt, &c->hdr, (struct place){ c->len, (int32_t)buf }, c->flow);
         stop_if_full(p);
 }
 

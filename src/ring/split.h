@@ -178,5 +178,4 @@ bool split_driver_call_enable_delayed(struct vq_driver *vq);
 void split_driver_call_disable(struct vq_driver *vq);
 bool split_driver_used_pending(const struct vq_driver *vq);
 void *split_driver_drain(struct vq_driver *vq);
-unsigned split_driver_free(const struct vq_driver *vq);
 void split_driver_state(const struct vq_driver *vq, struct vq_state *ret_state);

@@ -136,7 +136,7 @@ int split_driver_add(struct vq_driver *vq, const struct vq_piece *pieces, unsign
 {
         struct split_driver *half = &vq->split;
         unsigned n = n_out + n_in;
-        bool indirect = half->tables && n > 1;
+        bool indirect = n > 1 && half->tables;
         uint16_t head = half->free_head, ndesc = (uint16_t)(indirect ? 1 : n);
         struct split_slot *slot = &half->slot[head];
 
@@ -145,7 +145,15 @@ int split_driver_add(struct vq_driver *vq, const struct vq_piece *pieces, unsign
                 return -E2BIG;
         if (unlikely(ndesc > half->n_free))
                 return -ENOSPC;
-        slot->tail = indirect ? fill_table(half, pieces, n_out, n) : fill_chain(half, pieces, n_out, n);
+        if (likely(n == 1)) {
+                split_desc_store(&half->ring.desc[head], pieces->gpa, pieces->len, piece_flags(0, n_out, 1),
+                                 0);
+                half->free_head = slot->next;
+                slot->tail = head;
+        } else {
+                slot->tail =
+                        indirect ? fill_table(half, pieces, n_out, n) : fill_chain(half, pieces, n_out, n);
+        }
         slot->ndesc = ndesc;
         slot->cookie = cookie;
         half->n_free = (uint16_t)(half->n_free - ndesc);
@@ -306,11 +314,6 @@ void *split_driver_drain(struct vq_driver *vq)
         }
         half->drained = 0;
         return NULL;
-}
-
-unsigned split_driver_free(const struct vq_driver *vq)
-{
-        return vq->split.n_free;
 }
 
 /* ---- for humans ---- */

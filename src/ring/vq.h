@@ -322,7 +322,7 @@ static inline unsigned vq_driver_free(const struct vq_driver *vq)
 {
         switch (vq->layout) {
         case VQ_SPLIT:
-                return split_driver_free(vq);
+                return vq->split.n_free;
         }
         unreachable();
 }

@@ -45,6 +45,73 @@ TEST(driver_send, a_packet_is_copied_and_sent_by_the_owner)
         rig_end(&r);
 }
 
+static unsigned take_all_bufs(struct rig *r)
+{
+        unsigned n = 0;
+
+        while (vw_driver_buf_get(r->drv, 0))
+                n++;
+        return n;
+}
+
+TEST(driver_send, a_packet_without_a_cookie_puts_its_buffer_back)
+{
+        struct rig r;
+        struct sd_frame f;
+        struct iovec iov;
+        struct vw_tx_pkt pkt = { .iov = &iov, .n_iov = 1 };
+        uint8_t *buf;
+
+        rig_init(&r);
+        rig_start(&r);
+        buf = vw_driver_buf_get(r.drv, 0);
+        iov = (struct iovec){ buf, 64 };
+        memset(buf, 7, 64);
+        EXPECT_EQ(vw_driver_xmit(r.drv, 0, &pkt, 1, false), 1);
+        take_all_bufs(&r);
+        rig_poll(&r, 64, SEC);
+        EXPECT_EQ(sd_take(&r.dev, 0, 1, &f), 1);
+        EXPECT(!vw_driver_buf_get(r.drv, 0)); /* the device may still read it */
+        EXPECT_EQ(f.len, 64);
+        EXPECT_EQ(f.bytes[63], 7);
+        sd_give_back(&r.dev, 1, 1, 0);
+        rig_poll(&r, 64, 2 * SEC);
+        EXPECT(vw_driver_buf_get(r.drv, 0) == buf);
+        EXPECT_EQ(r.done, 0);
+
+        iov.iov_len = 13; /* dropped, and done at once */
+        EXPECT_EQ(vw_driver_xmit(r.drv, 0, &pkt, 1, false), 1);
+        EXPECT_EQ(rig_drops(&r, 1, VW_DROP_SHORT), 1);
+        EXPECT(vw_driver_buf_get(r.drv, 0) == buf);
+
+        iov.iov_len = 64; /* the device leaves with it */
+        EXPECT_EQ(vw_driver_xmit(r.drv, 0, &pkt, 1, false), 1);
+        vw_driver_disconnect(r.drv);
+        EXPECT(vw_driver_buf_get(r.drv, 0) == buf);
+        EXPECT_EQ(r.done, 0);
+        rig_end(&r);
+}
+
+TEST(driver_send, a_packet_without_a_cookie_lies_in_one_transmit_buffer)
+{
+        struct rig r;
+        struct iovec iov[2];
+        struct vw_tx_pkt pkt = { .iov = iov, .n_iov = 1 };
+
+        rig_init(&r);
+        r.config.tx_memory = 4096;
+        rig_start(&r);
+        iov[0] = (struct iovec){ vw_driver_alloc(r.drv, 0, 64, 64), 64 };
+        EXPECT_EQ(vw_driver_xmit(r.drv, 0, &pkt, 1, false), -EINVAL);
+        iov[0] = (struct iovec){ vw_driver_buf_get(r.drv, 0), 64 };
+        iov[1] = (struct iovec){ vw_driver_buf_get(r.drv, 0), 64 };
+        pkt.n_iov = 2;
+        EXPECT_EQ(vw_driver_xmit(r.drv, 0, &pkt, 1, false), -EINVAL);
+        iov[1].iov_base = (uint8_t *)iov[0].iov_base + 64;
+        EXPECT_EQ(vw_driver_xmit(r.drv, 0, &pkt, 1, false), 1);
+        rig_end(&r);
+}
+
 TEST(driver_send, has_a_bound)
 {
         struct rig r;
