@@ -61,7 +61,7 @@ def medians(result, experiment, metric):
         for c in e["cells"] if e["name"] == experiment else []:
             found[c["workload"], c["size"], c["sessions"]] = {
                 v: sorted(r[v][metric] for r in c["rounds"])[len(c["rounds"]) // 2] for v in e["variants"]
-                if metric in c["rounds"][0][v]}
+                if metric in c["rounds"][0].get(v, {})}
     return found
 
 
