@@ -6,6 +6,8 @@ All three stand all the time and run in turn, a fraction of a second each (A B C
 are changes from one second to the next.  DPDK polls, a CPU each end, and so does what stands in for it (--poll-us).  All of them have the
 same real-time priority.  The end that receives counts.  A round in which an end had to wait for its CPU does not count, if enough
 others are left.
+What an end does besides the ring: testpmd's sender takes a buffer from its pool and writes 42 bytes of headers into it, however long the
+frame; vwire's copies all of each frame, as from a port.  So from the driver, and there with long frames above all, vwire's end does more.
 Needs root, two CPUs and dpdk-testpmd; makes hugepages and takes them back.  Prints key=value lines: tx is from the driver to the device.
 """
 import argparse
