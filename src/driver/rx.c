@@ -156,7 +156,7 @@ void drv_rx_stop(struct drv_pair *p)
 /* ---- posting buffers ---- */
 
 /* The pieces of one chain: one buffer, or a packet's worth of pages.  Returns how many, or -ENOMEM with nothing taken. */
-static int get_chain(struct drv_rxq *q, struct rx_slot **ret_chain)
+static int get_chain(struct drv_rxq *q, struct rxbuf_lengths lengths, struct rx_slot **ret_chain)
 {
         struct rx_slot *chain = NULL, **end = &chain;
         unsigned n;
@@ -164,8 +164,7 @@ static int get_chain(struct drv_rxq *q, struct rx_slot **ret_chain)
         for (n = 0; n < q->chain_len && q->free_slot; n++) {
                 struct rx_slot *s = q->free_slot;
 
-                if (q->mergeable ? rxbuf_get(&q->buf, &s->buf)
-                                 : rxbuf_get_sized(&q->buf, q->buf_len, &s->buf))
+                if (rxbuf_get(&q->buf, lengths, &s->buf) < 0)
                         break;
                 q->free_slot = s->next;
                 s->next = NULL;
@@ -180,13 +179,13 @@ static int get_chain(struct drv_rxq *q, struct rx_slot **ret_chain)
         return -ENOMEM;
 }
 
-static int post_one(struct drv_pair *p)
+static int post_one(struct drv_pair *p, struct rxbuf_lengths lengths)
 {
         struct drv_rxq *q = &p->rx;
         struct vq_piece pieces[RX_CHAIN_MAX];
         struct rx_slot *chain = NULL;
         unsigned i = 0;
-        int n = get_chain(q, &chain), r;
+        int n = get_chain(q, lengths, &chain), r;
 
         if (n < 0)
                 return n;
@@ -214,13 +213,15 @@ void drv_rx_refill(struct drv_pair *p, unsigned budget)
         struct drv_rxq *q = &p->rx;
         unsigned missing = q->target - q->posted, n = 0;
         bool retry = p->napi.now >= q->refill_at;
+        struct rxbuf_lengths lengths;
         int r = 0;
 
         if (q->vq.broken)
                 q->refill_at = NEVER;
         if (q->vq.broken || (missing <= MIN(MIN(budget, q->target) / 2, q->spare) && !retry))
                 return;
-        while (n < missing && (r = post_one(p)) == 0)
+        lengths = q->mergeable ? rxbuf_lengths(&q->buf) : rxbuf_exactly(q->buf_len);
+        while (n < missing && (r = post_one(p, lengths)) == 0)
                 n++;
         q->refill_at = NEVER;
         if (r) {

@@ -193,30 +193,29 @@ static void cut(struct rxbuf *r, uint32_t len, struct rx_buffer *ret_buf)
         r->sizes[MIN(len / CACHE_LINE, RXBUF_SIZES - 1)]++;
 }
 
-/* Exactly `len`, or as much as the fragment has left where that is `least` or more. */
-static int get(struct rxbuf *r, uint32_t len, uint32_t least, struct rx_buffer *ret_buf)
+struct rxbuf_lengths rxbuf_lengths(const struct rxbuf *r)
+{
+        return (struct rxbuf_lengths){ rxbuf_size(r), line_up(r->config.hdr_len + data_minimum(&r->config)) };
+}
+
+struct rxbuf_lengths rxbuf_exactly(uint32_t len)
+{
+        return (struct rxbuf_lengths){ line_up(len), line_up(len) };
+}
+
+int rxbuf_get(struct rxbuf *r, struct rxbuf_lengths lengths, struct rx_buffer *ret_buf)
 {
         uint32_t headroom = r->config.headroom;
         int err;
 
         drop_passed_pages(r);
-        if (r->end - r->pos < headroom + least) {
-                err = open_fragment(r, headroom + len);
+        if (r->end - r->pos < headroom + lengths.least) {
+                err = open_fragment(r, headroom + lengths.want);
                 if (err < 0)
                         return err;
         }
-        cut(r, MIN(len, r->end - r->pos - headroom), ret_buf);
+        cut(r, MIN(lengths.want, r->end - r->pos - headroom), ret_buf);
         return 0;
-}
-
-int rxbuf_get(struct rxbuf *r, struct rx_buffer *ret_buf)
-{
-        return get(r, rxbuf_size(r), line_up(r->config.hdr_len + data_minimum(&r->config)), ret_buf);
-}
-
-int rxbuf_get_sized(struct rxbuf *r, uint32_t len, struct rx_buffer *ret_buf)
-{
-        return get(r, line_up(len), line_up(len), ret_buf);
 }
 
 static uint32_t start_of(const struct rxbuf *r, const struct rx_buffer *buf)

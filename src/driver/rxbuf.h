@@ -88,11 +88,18 @@ static inline void rxbuf_note(struct rxbuf *r, uint32_t len)
 /* How long the next buffer will be: the statistic `buffer_size`. */
 uint32_t rxbuf_size(const struct rxbuf *r);
 
-/* The next buffer.  0 or -ENOMEM.  It is shorter than rxbuf_size(), but not than the minimum, where the fragment has
- * that much left; longer where a hole joins it.  rxbuf_get_sized(): `len` (up to RXBUF_FRAGMENT) rounded up to a cache
- * line at least, for layouts that need all of a packet in one buffer. */
-int rxbuf_get(struct rxbuf *r, struct rx_buffer *ret_buf);
-int rxbuf_get_sized(struct rxbuf *r, uint32_t len, struct rx_buffer *ret_buf);
+/* What a buffer is to be: `want` bytes, or as much as the current fragment has left where that is `least` or more. */
+struct rxbuf_lengths {
+        uint32_t want, least;
+};
+
+/* By the average, asked once for a whole refill: rxbuf_size(), and not less than the minimum. */
+struct rxbuf_lengths rxbuf_lengths(const struct rxbuf *r);
+/* For layouts that need all of a packet in one buffer: `len` (up to RXBUF_FRAGMENT), rounded up to a cache line. */
+struct rxbuf_lengths rxbuf_exactly(uint32_t len);
+
+/* The next buffer.  0 or -ENOMEM.  It is longer than wanted where a hole joins it. */
+int rxbuf_get(struct rxbuf *r, struct rxbuf_lengths lengths, struct rx_buffer *ret_buf);
 
 /* Puts back a buffer that the ring had no place for: the last one as if it had not been cut, so that failures leave
  * no holes; of several take the latest first. */

@@ -64,7 +64,7 @@ TEST(rxbuf, the_rest_of_a_fragment_joins_the_last_of_21_buffers)
         queue_init(&q, 2 * RXBUF_FRAGMENT, config(VW_BUFFERS_MTU));
         EXPECT_EQ(rxbuf_size(&q.rx), 1536);
         for (unsigned i = 0; i < 21; i++) {
-                EXPECT_EQ(rxbuf_get(&q.rx, &b[i]), 0);
+                EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &b[i]), 0);
                 EXPECT_EQ(b[i].len, i < 20 ? 1536 : 2048);
                 EXPECT_EQ(b[i].truesize, b[i].len);
                 EXPECT(b[i].ptr == q.mem + i * 1536);
@@ -87,13 +87,13 @@ TEST(rxbuf, with_headroom_the_rest_is_counted_as_waste)
         c.headroom = 128;
         queue_init(&q, 2 * RXBUF_FRAGMENT, c);
         for (unsigned i = 0; i < 19; i++) {
-                EXPECT_EQ(rxbuf_get(&q.rx, &b[i]), 0);
+                EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &b[i]), 0);
                 EXPECT_EQ(b[i].len, 1536);
                 EXPECT_EQ(b[i].truesize, 1664);
                 EXPECT(b[i].ptr == q.mem + i * 1664 + 128);
         }
         rxbuf_put(&q.rx, &b[0]);
-        EXPECT_EQ(rxbuf_get(&q.rx, &b[0]), 0);
+        EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &b[0]), 0);
         EXPECT(b[0].ptr == q.mem + 19 * 1664 + 128 || b[0].ptr == q.mem + RXBUF_FRAGMENT + 128);
         EXPECT_EQ(q.rx.holes, 0);
         expect_exact(&q);
@@ -113,11 +113,11 @@ TEST(rxbuf, with_headroom_21_buffers_of_a_fragment_waste_512)
         c.headroom = 64;
         queue_init(&q, 2 * RXBUF_FRAGMENT, c);
         for (unsigned i = 0; i < 21; i++) {
-                EXPECT_EQ(rxbuf_get_sized(&q.rx, 1472, &b[i]), 0);
+                EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_exactly(1472), &b[i]), 0);
                 EXPECT_EQ(b[i].len, 1472);
                 EXPECT_EQ(b[i].truesize, 1536);
         }
-        EXPECT_EQ(rxbuf_get_sized(&q.rx, 1472, &b[21]), 0);
+        EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_exactly(1472), &b[21]), 0);
         EXPECT_EQ(q.rx.wasted, 512);
         EXPECT_EQ(q.rx.holes, 0);
         for (unsigned i = 0; i < 22; i++)
@@ -135,13 +135,13 @@ TEST(rxbuf, a_buffer_that_the_ring_refused_leaves_no_trace)
 
         queue_init(&q, 4 * RXBUF_FRAGMENT, config(VW_BUFFERS_AUTO));
         for (unsigned i = 0; i < ARRAY_SIZE(kept); i++)
-                EXPECT_EQ(rxbuf_get(&q.rx, &kept[i]), 0);
-        EXPECT_EQ(rxbuf_get(&q.rx, &b), 0);
+                EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &kept[i]), 0);
+        EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &b), 0);
         rxbuf_undo(&q.rx, &b);
         before = q.rx;
         memcpy(pages, q.pages, sizeof(pages));
         for (uint64_t i = 0; i < test_scale(10000, 1000000); i++) {
-                EXPECT_EQ(rxbuf_get(&q.rx, &b), 0);
+                EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &b), 0);
                 rxbuf_undo(&q.rx, &b);
         }
         EXPECT_MEM(&before, &q.rx, sizeof(before));
@@ -167,12 +167,12 @@ TEST(rxbuf, undoing_leaves_no_trace_at_any_place_of_a_fragment)
                         uint64_t taken = q.rx.taken, holes = q.rx.holes;
 
                         while (some < 3 && q.rx.end - q.rx.pos > 0)
-                                EXPECT_EQ(rxbuf_get(&q.rx, &b[some++]), 0);
+                                EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &b[some++]), 0);
                         while (some > 0)
                                 rxbuf_undo(&q.rx, &b[--some]);
                         EXPECT(q.rx.pos == pos && q.rx.taken == taken && q.rx.holes == holes);
                 }
-                EXPECT_EQ(rxbuf_get(&q.rx, &kept[n]), 0);
+                EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &kept[n]), 0);
                 EXPECT_EQ(q.rx.sizes[24], n + 1);
         }
         while (n > 0)
@@ -188,12 +188,12 @@ TEST(rxbuf, undoing_across_fragments_is_a_plain_return)
 
         queue_init(&q, RXBUF_FRAGMENT, config(VW_BUFFERS_PAGE));
         q.slab.single_pages = true;
-        EXPECT_EQ(rxbuf_get(&q.rx, &a), 0);
-        EXPECT_EQ(rxbuf_get(&q.rx, &b), 0);
+        EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &a), 0);
+        EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &b), 0);
         EXPECT(a.ptr + a.truesize == b.ptr);
         rxbuf_undo(&q.rx, &b);
         rxbuf_undo(&q.rx, &a);
-        EXPECT_EQ(rxbuf_get(&q.rx, &c), 0);
+        EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &c), 0);
         EXPECT(c.ptr == b.ptr);
         EXPECT_EQ(q.rx.returned, a.truesize);
         rxbuf_put(&q.rx, &c);
@@ -275,7 +275,7 @@ TEST(rxbuf, a_full_ring_of_32_holds_the_longest_packet)
                 q.slab.single_pages = round & 1;
                 for (unsigned i = 0; i < 32; i++) {
                         rxbuf_note(&q.rx, (uint32_t)(next_random(&rng) % 6000));
-                        EXPECT_EQ(rxbuf_get(&q.rx, &b[i]), 0);
+                        EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &b[i]), 0);
                         room += b[i].len;
                 }
                 EXPECT(room >= HDR + VW_FRAME_MAX);
@@ -298,7 +298,7 @@ TEST(rxbuf, single_pages_hold_packets_of_4000_and_are_not_overrun)
         for (unsigned i = 0; i < ARRAY_SIZE(b); i++) {
                 size_t in_page;
 
-                EXPECT_EQ(rxbuf_get(&q.rx, &b[i]), 0);
+                EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &b[i]), 0);
                 in_page = (size_t)(b[i].ptr - q.mem) % RXBUF_PAGE;
                 EXPECT(in_page + b[i].len <= RXBUF_PAGE);
                 EXPECT(b[i].len >= HDR + 4000);
@@ -317,9 +317,9 @@ TEST(rxbuf, a_buffer_is_shortened_when_the_size_has_outgrown_the_rest)
 
         queue_init(&q, RXBUF_FRAGMENT, config(VW_BUFFERS_MTU));
         q.slab.single_pages = true;
-        EXPECT_EQ(rxbuf_get(&q.rx, &a), 0);
+        EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &a), 0);
         rxbuf_set_mode(&q.rx, VW_BUFFERS_PAGE);
-        EXPECT_EQ(rxbuf_get(&q.rx, &b), 0);
+        EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &b), 0);
         EXPECT(b.ptr == a.ptr + 1536);
         EXPECT_EQ(b.len, 4096 - 1536);
         rxbuf_put(&q.rx, &a);
@@ -336,20 +336,20 @@ TEST(rxbuf, falls_back_to_single_pages_when_every_block_is_in_use)
 
         queue_init(&q, 2 * RXBUF_FRAGMENT, config(VW_BUFFERS_PAGE));
         for (unsigned i = 0; i < 16; i++)
-                EXPECT_EQ(rxbuf_get(&q.rx, &b[i]), 0);
-        EXPECT_EQ(rxbuf_get(&q.rx, &more[0]), -ENOMEM);
+                EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &b[i]), 0);
+        EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &more[0]), -ENOMEM);
         for (unsigned i = 0; i < 16; i++)
                 if (i % 8 != 3)
                         rxbuf_put(&q.rx, &b[i]);
-        while (rxbuf_get(&q.rx, &more[n]) == 0)
+        while (rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &more[n]) == 0)
                 n++;
         EXPECT_EQ(n, 14);
-        EXPECT_EQ(rxbuf_get_sized(&q.rx, 9000, &more[n]), -ENOMEM);
+        EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_exactly(9000), &more[n]), -ENOMEM);
         while (n > 0)
                 rxbuf_put(&q.rx, &more[--n]);
         rxbuf_put(&q.rx, &b[3]);
         rxbuf_put(&q.rx, &b[11]);
-        EXPECT_EQ(rxbuf_get_sized(&q.rx, 9000, &more[0]), 0);
+        EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_exactly(9000), &more[0]), 0);
         EXPECT_EQ(more[0].len, 9024);
         rxbuf_put(&q.rx, &more[0]);
         queue_done(&q);
@@ -365,7 +365,7 @@ TEST(rxbuf, four_buffers_in_a_row_are_one_piece)
 
         queue_init(&q, 2 * RXBUF_FRAGMENT, config(VW_BUFFERS_MTU));
         for (unsigned i = 0; i < 4; i++) {
-                EXPECT_EQ(rxbuf_get(&q.rx, &b[i]), 0);
+                EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &b[i]), 0);
                 truesize += b[i].truesize;
         }
         for (unsigned i = 1; i < 4; i++)
@@ -388,7 +388,7 @@ TEST(rxbuf, buffers_of_two_fragments_are_two_pieces)
 
         queue_init(&q, 2 * RXBUF_FRAGMENT, config(VW_BUFFERS_PAGE));
         for (unsigned i = 0; i < 9; i++)
-                EXPECT_EQ(rxbuf_get(&q.rx, &b[i]), 0);
+                EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &b[i]), 0);
         EXPECT(b[7].ptr + 4096 == b[8].ptr);
         EXPECT(rxbuf_adjacent(&q.rx, &b[6], 4096, &b[7]));
         EXPECT(!rxbuf_adjacent(&q.rx, &b[7], 4096, &b[8]));
@@ -423,8 +423,8 @@ static void churn_step(struct churn *c)
         struct rx_buffer b;
 
         if (c->n < ARRAY_SIZE(c->ring) && next_random(&c->rng) % 16 < 9) {
-                int err = next_random(&c->rng) % 64 ? rxbuf_get(&c->q.rx, &b)
-                                                    : rxbuf_get_sized(&c->q.rx, 14000, &b);
+                int err = next_random(&c->rng) % 64 ? rxbuf_get(&c->q.rx, rxbuf_lengths(&c->q.rx), &b)
+                                                    : rxbuf_get(&c->q.rx, rxbuf_exactly(14000), &b);
                 if (err < 0)
                         return;
                 if (next_random(&c->rng) % 16 == 0) {

@@ -554,9 +554,9 @@ TEST(driver_rx, short_memory_asks_for_another_poll)
         rig_start(&r);
         q = &rig_pair(&r)->rx;
         EXPECT_EQ(rxbuf_init(&eater, &c, &q->slab), 0);
-        while (n < ARRAY_SIZE(eaten) && rxbuf_get_sized(&eater, RXBUF_PAGE, &eaten[n]) == 0)
+        while (n < ARRAY_SIZE(eaten) && rxbuf_get(&eater, rxbuf_exactly(RXBUF_PAGE), &eaten[n]) == 0)
                 n++;
-        while (n < ARRAY_SIZE(eaten) && rxbuf_get(&q->buf, &eaten[n]) == 0)
+        while (n < ARRAY_SIZE(eaten) && rxbuf_get(&q->buf, rxbuf_lengths(&q->buf), &eaten[n]) == 0)
                 n++;
         for (unsigned i = 0; i < 100; i++)
                 EXPECT(rig_arrive(&r, 100, (uint8_t)i));
@@ -662,7 +662,7 @@ TEST(driver_rx, connections_come_and_go_while_memory_is_short)
         start(&r);
         vw_driver_disconnect(r.drv);
         EXPECT_EQ(rxbuf_init(&eater, &c, &rig_pair(&r)->rx.slab), 0);
-        while (n < 8192 && rxbuf_get_sized(&eater, RXBUF_PAGE, &eaten[n]) == 0)
+        while (n < 8192 && rxbuf_get(&eater, rxbuf_exactly(RXBUF_PAGE), &eaten[n]) == 0)
                 n++;
         rxbuf_put(&eater, &eaten[--n]);
         rxbuf_put(&eater, &eaten[--n]);

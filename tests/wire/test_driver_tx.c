@@ -519,9 +519,9 @@ TEST(driver_tx, is_reaped_before_rx_so_that_the_refill_has_the_memory)
         q = &rig_pair(&r)->rx;
         EXPECT_EQ(q->posted, 8);
         EXPECT_EQ(rxbuf_init(&eater, &c, &q->slab), 0);
-        while (n < ARRAY_SIZE(eaten) && rxbuf_get_sized(&eater, RXBUF_PAGE, &eaten[n]) == 0)
+        while (n < ARRAY_SIZE(eaten) && rxbuf_get(&eater, rxbuf_exactly(RXBUF_PAGE), &eaten[n]) == 0)
                 n++;
-        while (n < ARRAY_SIZE(eaten) && rxbuf_get(&q->buf, &eaten[n]) == 0)
+        while (n < ARRAY_SIZE(eaten) && rxbuf_get(&q->buf, rxbuf_lengths(&q->buf), &eaten[n]) == 0)
                 n++;
         for (unsigned i = 0; i < 8; i++)
                 EXPECT(rig_arrive(&r, 100, (uint8_t)i));
