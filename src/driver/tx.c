@@ -42,6 +42,9 @@ static void buf_free(struct drv_txq *q, uint32_t i)
         }
         q->bufs[i].next = q->free_buf;
         q->free_buf = i;
+        /* The last one in is the first one out.  Its first lines are with the device's CPU, which has read them. */
+        __builtin_prefetch(buf_frame(q, i) - CACHE_LINE, 1);
+        __builtin_prefetch(buf_frame(q, i), 1);
 }
 
 static void buf_release(struct drv_txq *q, uint32_t i)
@@ -369,14 +372,11 @@ static void publish(struct drv_txq *q)
         q->unkicked = true;
 }
 
-/* Stops the queue if it must, and looks once whether it may go on at once: the device may have been faster. */
-static void stop_if_full(struct drv_pair *p)
+/* Stops the queue, and looks once whether it may go on at once: the device may have been faster. */
+static void stop(struct drv_pair *p)
 {
         struct drv_txq *q = &p->tx;
 
-        q->stopped = stop_reasons(q);
-        if (likely(!q->stopped))
-                return;
         COUNT(q, stops, 1);
         VW_TRACE(stop, q->index, q->stopped, vq_driver_free(&q->vq));
         publish(q);
@@ -384,6 +384,13 @@ static void stop_if_full(struct drv_pair *p)
         if (vq_driver_used_pending(&q->vq))
                 drv_tx_reap(p, VW_C_reaped_by_xmit);
         note_wake(q);
+}
+
+static void stop_if_full(struct drv_pair *p)
+{
+        p->tx.stopped = stop_reasons(&p->tx);
+        if (unlikely(p->tx.stopped))
+                stop(p);
 }
 
 /* ---- one packet ---- */
