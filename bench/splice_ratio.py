@@ -3,7 +3,8 @@
 
 Both links stand all the time and are measured in turn (A B A B ...).  Needs root, iperf3 and sockperf.  Prints key=value lines.
 
-usage: splice_ratio.py [--build=DIR] [--seconds=N] [--repeat=N] [--nice=N] [--device=OPTS] [--driver=OPTS] [METRIC...]
+usage: splice_ratio.py [--build=DIR] [--seconds=N] [--repeat=N] [--nice=N] [--cpu=N] [--device=OPTS] [--driver=OPTS] [METRIC...]
+--cpu pins all that stands between the TAPs of either link to one CPU, as `vwire demo` does where CPUs are few.
 METRIC: stream, stream-back, small, small-back, rtt (default: all).  "back" is from the device's side to the driver's.
 """
 import argparse
@@ -116,16 +117,17 @@ class Link:
 
 class Splice(Link):
     def join(self):
-        self.start(self.args.build / "bench/tap_splice", f"--nice={self.args.nice}", self.near, "tap0", self.far, "tap0")
+        self.start(*self.args.pin, self.args.build / "bench/tap_splice", f"--nice={self.args.nice}", self.near, "tap0",
+                   self.far, "tap0")
 
 
 class Vwire(Link):
     def join(self):
         vwire, sock = self.args.build / "vwire", f"{self.dir.name}/sock"
-        self.start(vwire, "device", f"--socket-path={sock}", f"--port=tap:tap0,netns={self.far}",
+        self.start(*self.args.pin, vwire, "device", f"--socket-path={sock}", f"--port=tap:tap0,netns={self.far}",
                    f"--nice={self.args.nice}", *shlex.split(self.args.device))
         self.wait_for(lambda: os.path.exists(sock))
-        self.start(vwire, "driver", f"--socket-path={sock}", f"--port=tap:tap0,netns={self.near}",
+        self.start(*self.args.pin, vwire, "driver", f"--socket-path={sock}", f"--port=tap:tap0,netns={self.near}",
                    f"--nice={self.args.nice}", *shlex.split(self.args.driver))
 
 
@@ -144,10 +146,12 @@ def main():
     parser.add_argument("--seconds", type=int, default=3, help="of one measurement")
     parser.add_argument("--repeat", type=int, default=3, help="measurements of each link")
     parser.add_argument("--nice", type=int, default=-20, help="of all that stands between the TAPs")
+    parser.add_argument("--cpu", type=int, help="to pin it to")
     parser.add_argument("--device", default="", help="more options of vwire device")
     parser.add_argument("--driver", default="", help="more options of vwire driver")
     parser.add_argument("metrics", nargs="*", metavar="METRIC", help=", ".join(METRICS))
     args = parser.parse_args()
+    args.pin = ("taskset", "-c", str(args.cpu)) if args.cpu is not None else ()
     for metric in args.metrics:
         if metric not in METRICS:
             parser.error(f"no metric {metric}: there are {', '.join(METRICS)}")
