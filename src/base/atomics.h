@@ -13,6 +13,17 @@
 /* A counter with one writer and any readers: no bus lock, no torn read. */
 #define counter_add(p, n) store_relaxed((p), load_relaxed(p) + (n))
 
+/* The line at `p` will be written, and another CPU has it.  Compilers make a fetch for reading of this, after which the first store waits for
+ * the line again, unless told that the CPU has the instruction; those without it take it for a nop. */
+static inline void fetch_for_write(const void *p)
+{
+#if defined(__x86_64__)
+        __asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
+#else
+        __builtin_prefetch(p, 1);
+#endif
+}
+
 static inline void cpu_relax(void)
 {
 #if defined(__x86_64__)

@@ -83,6 +83,15 @@ static void compact(struct dev_queue *q)
         win->end = n;
 }
 
+/* The driver's CPU has read the lines where header and frame begin: they come while the frames before are read from the port. */
+static void fetch_head(const struct vq_chain *c)
+{
+        if (likely(c->n_in > 0 && !c->n_out)) {
+                fetch_for_write(c->iov[0].iov_base);
+                fetch_for_write((const uint8_t *)c->iov[0].iov_base + CACHE_LINE);
+        }
+}
+
 /* Pops more chains.  1, 0: the driver offers no more, -EPROTO. */
 static int grow(struct dev_queue *q)
 {
@@ -105,6 +114,7 @@ static int grow(struct dev_queue *q)
         if (n <= 0)
                 return win->full ? 1 : n;
         for (unsigned i = 0; i < (unsigned)n; i++) {
+                fetch_head(&win->chains[win->end]);
                 if (win->bad == win->end && chain_fault(q, &win->chains[win->end]) == VW_DROP_NONE) {
                         win->room += win->chains[win->end].len_in;
                         win->bad++;
@@ -328,8 +338,8 @@ static int dispose(struct dev_queue *q, struct vw_pkt *pkt, bool direct, struct 
                 count_drop(q, drop);
                 return 0;
         }
-        if (!(can & VW_OFFLOAD_CSUM))
-                pkt->hdr.flags &= VW_HDR_F_NEEDS_CSUM; /* no DATA_VALID then, either */
+        if (unlikely(pkt->hdr.flags && !(can & VW_OFFLOAD_CSUM))) /* not stored in vain: see net/hdr.h */
+                pkt->hdr.flags &= VW_HDR_F_NEEDS_CSUM;            /* no DATA_VALID then, either */
         if (unlikely(net_offloads_asked(&pkt->hdr) & ~can)) {
                 if (direct)
                         iov_to_buf(pkt->iov, pkt->n_iov, 0, w->frame, pkt->len);

@@ -43,8 +43,8 @@ static void buf_free(struct drv_txq *q, uint32_t i)
         q->bufs[i].next = q->free_buf;
         q->free_buf = i;
         /* The last one in is the first one out.  Its first lines are with the device's CPU, which has read them. */
-        __builtin_prefetch(buf_frame(q, i) - CACHE_LINE, 1);
-        __builtin_prefetch(buf_frame(q, i), 1);
+        fetch_for_write(buf_frame(q, i) - CACHE_LINE);
+        fetch_for_write(buf_frame(q, i));
 }
 
 static void buf_release(struct drv_txq *q, uint32_t i)
