@@ -131,6 +131,9 @@ static void offer(struct split_driver *half, uint16_t head)
         store_relaxed(&half->ring.avail->ring[pos], cpu_to_le16(head));
 }
 
+#define DESC_AHEAD                                                                                           \
+        16 /* entries, four lines: the table is walked forwards, and the device's CPU has read it */
+
 int split_driver_add(struct vq_driver *vq, const struct vq_piece *pieces, unsigned n_out, unsigned n_in,
                      void *cookie)
 {
@@ -146,6 +149,7 @@ int split_driver_add(struct vq_driver *vq, const struct vq_piece *pieces, unsign
         if (unlikely(ndesc > half->n_free))
                 return -ENOSPC;
         if (likely(n == 1)) {
+                fetch_for_write(&half->ring.desc[(head + DESC_AHEAD) & half->ring.mask]);
                 split_desc_store(&half->ring.desc[head], pieces->gpa, pieces->len, piece_flags(0, n_out, 1),
                                  0);
                 half->free_head = slot->next;
