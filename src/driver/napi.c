@@ -331,8 +331,9 @@ static int napi_wait(struct drv_pair *p, uint64_t deadline)
         timer_set(&p->napi.timer, MIN(deadline, drv_napi_deadline(p)));
         mask = collect(p, deadline > now);
         drv_napi_disarm(p);
-        if (mask & ~VW_WAIT_TIMEOUT)
-                return mask & ~VW_WAIT_TIMEOUT;
+        mask &= ~VW_WAIT_TIMEOUT;
+        if (mask)
+                return mask;
         return clock_now() < deadline ? VW_WAIT_QUEUE : VW_WAIT_TIMEOUT;
 }
 
