@@ -156,6 +156,7 @@ struct vw_stats {
                 char kind[16], name[64];
                 bool link_up;
                 uint64_t dropped;
+                uint64_t capture_lost; /* frames that a capture had no room for */
         } port;
         const char *last_close; /* why the last connection ended, or NULL */
         bool has_sandbox;       /* the program's, not the library's: set by whoever has one */

@@ -362,6 +362,7 @@ void attach_stats(struct attach *a, struct vw_stats *ret_stats)
         memcpy(ret_stats->port.name, p.name, sizeof(p.name));
         ret_stats->port.link_up = p.link_up;
         ret_stats->port.dropped = p.dropped;
+        ret_stats->port.capture_lost = vw_port_capture_lost(a->config.port);
         for (unsigned i = 0; i < a->n_lanes; i++) {
                 struct vw_queue_stats *rx = &ret_stats->queues[2 * i];
                 uint64_t down = __atomic_load_n(&a->lanes[i].port_down, __ATOMIC_RELAXED);

@@ -80,6 +80,8 @@ static void print_head(FILE *out, const json_t *stats)
                         string(port, "link"));
                 if (number(port, "dropped"))
                         fprintf(out, ", %" PRIu64 " lost by the kernel", number(port, "dropped"));
+                if (number(port, "capture_lost"))
+                        fprintf(out, ", %" PRIu64 " lost to the capture", number(port, "capture_lost"));
         }
         fputc('\n', out);
 }
@@ -388,6 +390,10 @@ void render_prometheus(FILE *out, const json_t *stats)
                              "frames that the kernel lost before they were read");
                 print_sample(out, "vwire_port_dropped_total", stats, NULL);
                 fprintf(out, "} %" PRIu64 "\n", number(port, "dropped"));
+                print_family(out, "vwire_port_capture_lost_total", "counter",
+                             "frames that a capture had no room for");
+                print_sample(out, "vwire_port_capture_lost_total", stats, NULL);
+                fprintf(out, "} %" PRIu64 "\n", number(port, "capture_lost"));
         }
         print_conditions(out, stats, "vwire_queue_enabled", "1 while frames may cross the queue", "ok");
         print_conditions(out, stats, "vwire_queue_broken", "1 when the peer broke the rules of the ring",

@@ -83,6 +83,7 @@ static void add_port(struct text *t, const struct vw_stats *s)
         add_string(t, "name", s->port.name);
         add_string(t, "link", s->port.link_up ? "up" : "down");
         add_number(t, "dropped", s->port.dropped);
+        add_number(t, "capture_lost", s->port.capture_lost);
         text_add(t, "}");
 }
 

@@ -81,6 +81,7 @@ void vw_device_stats(struct vw_device *dev, struct vw_stats *ret_stats)
         memcpy(ret_stats->port.name, info.name, sizeof(info.name));
         ret_stats->port.link_up = dev->link_wanted && info.link_up;
         ret_stats->port.dropped = info.dropped;
+        ret_stats->port.capture_lost = vw_port_capture_lost(dev->port);
         ret_stats->last_close = dev->last_close[0] ? dev->last_close : NULL;
         for (unsigned i = 0; i < dev->n_vrings; i++) {
                 struct vw_queue_stats *s = &ret_stats->queues[ret_stats->n_queues];

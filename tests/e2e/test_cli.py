@@ -361,7 +361,7 @@ def stats_have_the_shape_of_the_contract():
         expect_eq(stats["pid"], d.process.pid)
         expect_eq(stats["role"], "device")
         expect_eq(stats["state"], "listening")
-        expect_eq(stats["port"], {"kind": "null", "name": "", "link": "up", "dropped": 0})
+        expect_eq(stats["port"], {"kind": "null", "name": "", "link": "up", "dropped": 0, "capture_lost": 0})
         kinds = [(q["index"], q["kind"], q["pair"]) for q in stats["queues"]]
         expect_eq(kinds[:4], [(0, "rx", 0), (1, "tx", 0), (2, "rx", 1), (3, "tx", 1)])
         q = stats["queues"][1]

@@ -179,7 +179,7 @@ def the_taps_link_and_mtu_are_followed():
         raise Skip("needs the right to make network namespaces")
     try:
         with Device(f"--port=tap:vwt0,netns={name}", "--queues=2") as device:
-            expect_eq(device.stats()["port"], {"kind": "tap", "name": "vwt0", "link": "up", "dropped": 0})
+            expect_eq(device.stats()["port"], {"kind": "tap", "name": "vwt0", "link": "up", "dropped": 0, "capture_lost": 0})
             shell(f"ip -n {name} link set vwt0 down")
             wait_for(lambda: device.stats()["port"]["link"] == "down", "link down")
             shell(f"ip -n {name} link set vwt0 up mtu 1400")

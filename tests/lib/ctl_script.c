@@ -115,7 +115,7 @@ void ctl_script_init(struct ctl_script *s)
                 .uptime_ns = 3723000001000,
                 .features = UINT64_C(1) << 32 | UINT64_C(1) << 15,
                 .has_port = true,
-                .port = {.kind = "tap", .name = "tap0", .link_up = true, .dropped = 3},
+                .port = {.kind = "tap", .name = "tap0", .link_up = true, .dropped = 3, .capture_lost = 4},
                 .n_queues = 2,
         };
         init_queue(&s->stats.queues[0], 0);

@@ -295,6 +295,7 @@ TEST(ctl_answer, stats_have_the_shape_of_the_contract)
         EXPECT_STR(json_string_value(json_array_get(json_object_get(stats, "features"), 0)), "mrg_rxbuf");
         EXPECT_STR(json_string_value(json_array_get(json_object_get(stats, "features"), 1)), "version_1");
         EXPECT_EQ(json_integer_value(json_object_get(json_object_get(stats, "port"), "dropped")), 3);
+        EXPECT_EQ(json_integer_value(json_object_get(json_object_get(stats, "port"), "capture_lost")), 4);
         EXPECT_STR(json_string_value(json_object_get(json_object_get(stats, "port"), "link")), "up");
 
         EXPECT_EQ(json_array_size(json_object_get(stats, "queues")), 2);

@@ -114,7 +114,8 @@ TEST(ctl_render, the_table_has_a_column_for_each_queue)
         render_stats(begin(), stats, 100);
         words = end();
         EXPECT(strstr(words, "device  pid "));
-        EXPECT(strstr(words, "  running  up 01:02:03\nport      tap tap0, link up, 3 lost by the kernel\n"));
+        EXPECT(strstr(words, "  running  up 01:02:03\nport      tap tap0, link up, 3 lost by the kernel, "
+                             "4 lost to the capture\n"));
         EXPECT(strstr(words, "features  mrg_rxbuf version_1\n"));
         EXPECT(strstr(words, "                                 q0 rx           q1 tx\n"));
         EXPECT(strstr(words, "packets                           1000            2000\n"));
@@ -196,6 +197,7 @@ TEST(ctl_render, prometheus_has_help_and_type_once_and_escapes_labels)
                 words,
                 "vwire_queue_drops_total{role=\"device\",port=\"a\\\"b\\\\c\\nd\",queue=\"1\",kind=\"tx\",reason=\"bad-gso\"} 1\n"));
         EXPECT(strstr(words, "vwire_port_link_up{"));
+        EXPECT(strstr(words, "vwire_port_capture_lost_total{"));
         EXPECT(!strstr(words, "interrupts"));
         json_decref(stats);
 }

@@ -1,5 +1,6 @@
 /* A driver joined to a port, against a scripted device: real threads, real sockets. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -403,6 +404,27 @@ TEST(attach, frames_that_the_port_loses_are_counted_by_its_reason)
         EXPECT_EQ(s->queues[0].counters[VW_C_bytes], 1000);
         EXPECT(s->has_port);
         EXPECT_STR(s->port.kind, "script");
+        free(s);
+        join_close(&t);
+}
+
+/* hostile J14 */
+TEST(attach, what_a_full_disk_keeps_from_a_capture_is_told)
+{
+        struct joined t;
+        struct vw_stats *s = calloc(1, sizeof(*s));
+
+        join_open(&t, NULL, 1, 0, true);
+        device_connects(&t);
+        steps_until(&t, true);
+        EXPECT_EQ(vw_port_capture(t.port, open("/dev/full", O_WRONLY | O_CLOEXEC)), 0);
+        for (uint32_t i = 0; i < 5; i++) {
+                send_to_port(&t, i);
+                expect_at_port(&t, i);
+        }
+        EXPECT_EQ(vw_port_capture(t.port, -1), 0);
+        attach_stats(t.a, s);
+        EXPECT_EQ(s->port.capture_lost, 5);
         free(s);
         join_close(&t);
 }

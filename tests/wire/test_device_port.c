@@ -1,4 +1,5 @@
 /* The device and its port: fair turns under a flood, link and MTU that change, ports without a fd. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,6 +130,28 @@ TEST(device_port, both_directions_have_turns_of_the_same_length)
 TEST(device_port, discarded_frames_count_towards_a_turn)
 {
         fair_turns(1);
+}
+
+/* ---- a capture ---- */
+
+/* hostile J14 */
+TEST(device_port, what_a_full_disk_keeps_from_a_capture_is_told)
+{
+        struct flood flood = { 0 };
+        struct vw_port *port = vw_port_new(&flood_ops, &flood);
+        struct vw_stats *s = calloc(1, sizeof(*s));
+
+        begin(port, 0, 64);
+        EXPECT_EQ(vw_port_capture(port, open("/dev/full", O_WRONLY | O_CLOEXEC)), 0);
+        EXPECT_EQ(offer(50), 50);
+        EXPECT_SOON(load_relaxed(&flood.tx) == 50);
+        EXPECT_EQ(vw_port_capture(port, -1), 0);
+        vw_device_stats(f.dev, s);
+        EXPECT_EQ(s->port.capture_lost, 50);
+        EXPECT_EQ(s->queues[1].counters[VW_C_packets], 50);
+        free(s);
+        front_close(&f);
+        vw_port_close(port);
 }
 
 /* ---- link and MTU ---- */
