@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 struct worker {
         struct workers *all;
         pthread_t thread;
@@ -46,7 +48,8 @@ static void dress(const struct worker *w)
                 return;
         CPU_ZERO(&set);
         CPU_SET((unsigned)cpu, &set);
-        sched_setaffinity(0, sizeof(set), &set);
+        if (sched_setaffinity(0, sizeof(set), &set) < 0)
+                log_warn("driver", "a worker runs unpinned worker=%u cpu=%d errno=%d", w->first, cpu, errno);
 }
 
 /* A turn; tells control once about rings that broke in it. */

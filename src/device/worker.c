@@ -21,6 +21,7 @@
 #include "base/atomics.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "device/notify.h"
 #include "device/queue.h"
 
@@ -384,11 +385,14 @@ static void introduce(struct dev_worker *w)
         pthread_setname_np(pthread_self(), name);
         setpriority(PRIO_PROCESS, (id_t)gettid(), dev->nice);
         if (dev->n_cpus > 0) {
+                int cpu = dev->cpus[w->index % dev->n_cpus];
                 cpu_set_t set;
 
                 CPU_ZERO(&set);
-                CPU_SET((size_t)dev->cpus[w->index % dev->n_cpus], &set);
-                sched_setaffinity(0, sizeof(set), &set);
+                CPU_SET((size_t)cpu, &set);
+                if (sched_setaffinity(0, sizeof(set), &set) < 0)
+                        log_warn("device", "a worker runs unpinned worker=%u cpu=%d errno=%d", w->index, cpu,
+                                 errno);
         }
 }
 

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from common import SLOW, VWIRE, Device, expect, expect_eq, main, run, test, wait_for
+from common import SLOW, VWIRE, Device, End, Skip, expect, expect_eq, main, run, test, wait_for
 
 SOURCE = pathlib.Path(sys.argv[2])
 COMMANDS = re.findall(r"^  (\w+) ", run("--help").stdout, re.M)
@@ -490,6 +490,17 @@ def a_capture_is_a_pcap_file_made_by_the_client():
         expect(pathlib.Path(file).read_bytes()[:4] in (b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d"), "no pcap header")
         r = d.ask("pcap", d.dir.name + "/no/such/dir")
         expect(r.returncode == 1 and r.stderr.endswith("/no/such/dir: No such file or directory\n"), r.stderr)
+
+
+@test
+def a_worker_whose_cpu_is_not_there_says_so_and_runs():
+    if os.sysconf("SC_NPROCESSORS_CONF") > 1023:
+        raise Skip("this machine has a CPU 1023")
+    with Device("--cpus=1023") as d:
+        d.said("warn device: a worker runs unpinned worker=0 cpu=1023 errno=22")
+        expect_eq(len(d.stats()["queues"]), 3)
+        with End("driver", d.dir.name, "--port=null", f"--socket-path={d.path}", "--cpus=1023") as driver:
+            driver.said("warn driver: a worker runs unpinned worker=0 cpu=1023 errno=22")
 
 
 @test
