@@ -618,44 +618,48 @@ static const struct experiment {
         { "buffers",    "frame",  { 64, 1500, 65535 }, buffer_variants, buffer_values, 3, true,  buffer_cell},
 };
 
-/* What a value is compared with: that of the first variant or, for receive buffers, the best of the others. */
-static double yardstick(const struct experiment *e, const struct cell *round, unsigned variant,
-                        unsigned value)
+static double median(const struct cell cells[][VARIANTS_MAX], unsigned variant, unsigned value)
 {
-        double best = 0;
+        double column[REPEAT_MAX];
 
-        if (!e->against_best)
-                return round[0].v[value];
-        for (unsigned k = 0; e->variants[k]; k++) {
-                double v = round[k].v[value];
+        for (unsigned r = 0; r < repeat; r++)
+                column[r] = cells[r][variant].v[value];
+        return percentile(column, repeat, 0.5);
+}
 
-                if (k != variant && (best <= 0 || (value == 0 ? v > best : v < best)))
-                        best = v;
+/* The variant that a value is compared with: the first or, for receive buffers, the best of the others over all rounds.  The best of each
+ * round would be the luckier of two, and better than either of them is. */
+static unsigned yardstick(const struct experiment *e, const struct cell cells[][VARIANTS_MAX],
+                          unsigned variant, unsigned value)
+{
+        unsigned best = 0;
+
+        for (unsigned k = 1; e->against_best && k < variant; k++) {
+                double v = median(cells, k, value), than = median(cells, best, value);
+
+                if (value == 0 ? v > than : v < than)
+                        best = k;
         }
         return best;
 }
 
-static void report(const struct experiment *e, unsigned param, struct cell cells[][VARIANTS_MAX])
+static void report(const struct experiment *e, unsigned param, const struct cell cells[][VARIANTS_MAX])
 {
-        double column[REPEAT_MAX];
-
         for (unsigned k = 0; e->variants[k]; k++) {
                 printf("experiment=%s %s=%u variant=%s repeat=%u", e->name, e->param_name, param,
                        e->variants[k], repeat);
-                for (unsigned i = 0; e->values[i]; i++) {
-                        for (unsigned r = 0; r < repeat; r++)
-                                column[r] = cells[r][k].v[i];
-                        printf(" %s=%.5g", e->values[i], percentile(column, repeat, 0.5));
-                }
+                for (unsigned i = 0; e->values[i]; i++)
+                        printf(" %s=%.5g", e->values[i], median(cells, k, i));
                 printf("\n");
         }
         for (unsigned k = e->against_best ? 2 : 1; e->variants[k]; k++)
                 for (unsigned i = 0; i < e->compared; i++) {
-                        for (unsigned r = 0; r < repeat; r++) {
-                                double than = yardstick(e, cells[r], k, i);
+                        unsigned than = yardstick(e, cells, k, i);
+                        double column[REPEAT_MAX];
 
-                                column[r] = than > 0 ? cells[r][k].v[i] / than : 0;
-                        }
+                        for (unsigned r = 0; r < repeat; r++)
+                                column[r] =
+                                        cells[r][than].v[i] > 0 ? cells[r][k].v[i] / cells[r][than].v[i] : 0;
                         printf("%s_%u_%s_%s_ratio=%.3f\n", e->name, param, e->variants[k], e->values[i],
                                percentile(column, repeat, 0.5));
                 }
