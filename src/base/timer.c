@@ -9,7 +9,9 @@
 
 int timer_init(struct timer *t)
 {
-        *t = (struct timer){ .fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), .at = NEVER };
+        *t = (struct timer){
+                .fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+        };
         return t->fd < 0 ? -errno : 0;
 }
 
@@ -20,22 +22,17 @@ void timer_done(struct timer *t)
         t->fd = -1;
 }
 
-void timer_set(struct timer *t, uint64_t deadline)
+void timer_set(struct timer *t, uint64_t deadline, uint64_t now)
 {
         struct itimerspec spec = {
                 .it_value = {.tv_sec = (time_t)(deadline / NSEC_PER_SEC),
                              .tv_nsec = (long)(deadline % NSEC_PER_SEC)}
         };
 
-        if (deadline >= t->at)
+        if (deadline == NEVER || (t->at > now && t->at <= deadline))
                 return;
         if (deadline == 0)
                 spec.it_value.tv_nsec = 1; /* 0 would disarm it */
         check(timerfd_settime(t->fd, TFD_TIMER_ABSTIME, &spec, NULL) == 0);
         t->at = deadline;
-}
-
-void timer_rang(struct timer *t)
-{
-        t->at = NEVER;
 }

@@ -8,15 +8,12 @@
 
 struct timer {
         int fd;      /* watch it edge-triggered: nobody reads it */
-        uint64_t at; /* armed for (ns, monotonic); NEVER: not */
+        uint64_t at; /* armed for (ns, monotonic); when that has passed, no more */
 };
 
 /* 0 or -errno. */
 int timer_init(struct timer *t);
 void timer_done(struct timer *t);
 
-/* It rings at `deadline` at the latest. */
-void timer_set(struct timer *t, uint64_t deadline);
-
-/* It has rung. */
-void timer_rang(struct timer *t);
+/* It rings at `deadline` at the latest, if that is not NEVER.  What rang until `now` need not have been seen. */
+void timer_set(struct timer *t, uint64_t deadline, uint64_t now);

@@ -163,14 +163,14 @@ static void port_event(struct dev_worker *w, struct dev_lane *lane, uint32_t eve
 }
 
 /* Takes what the fds have to say; sleeps for it until `deadline` (0: not at all). */
-static void collect(struct dev_worker *w, uint64_t deadline)
+static void collect(struct dev_worker *w, uint64_t deadline, uint64_t now)
 {
         static const struct timespec at_once;
         struct epoll_event events[EVENTS];
         int n;
 
         if (deadline != 0)
-                timer_set(&w->timer, deadline);
+                timer_set(&w->timer, deadline, now);
         n = epoll_pwait2(w->epfd, events, EVENTS, deadline != 0 ? NULL : &at_once, NULL);
         for (int i = 0; i < n; i++) {
                 struct dev_watch *watch = events[i].data.ptr;
@@ -178,10 +178,8 @@ static void collect(struct dev_worker *w, uint64_t deadline)
 
                 switch (watch->what) {
                 case WATCH_BELL:
-                        break; /* the loop looks into the mailbox anyway */
                 case WATCH_TIMER:
-                        timer_rang(&w->timer); /* and at the clock */
-                        break;
+                        break; /* the loop looks into the mailbox and at the clock anyway */
                 case WATCH_KICK:
                         counter_add(&q->counters[VW_C_kicks], notify_take(q->kick_fd));
                         break;
@@ -329,7 +327,7 @@ static bool busy_poll(struct dev_worker *w)
                 return false;
         deadline = settle_deadlines(w, now);
         while (polling > 0) {
-                collect(w, 0);
+                collect(w, 0, now);
                 now = clock_now();
                 if (mailbox_pending(&w->mailbox) || any_ready(w, now)) {
                         end_polls(w, now);
@@ -410,9 +408,11 @@ static void *run_worker(void *arg)
 
                 for (unsigned i = 0; i < w->n_queues; i++)
                         turn(w->queues[i], now);
-                if (!any_ready(w, now) && !busy_poll(w) && !arm(w))
-                        deadline = settle_deadlines(w, clock_now());
-                collect(w, deadline);
+                if (!any_ready(w, now) && !busy_poll(w) && !arm(w)) {
+                        now = clock_now();
+                        deadline = settle_deadlines(w, now);
+                }
+                collect(w, deadline, now);
                 disarm(w);
         }
         return NULL;

@@ -273,7 +273,6 @@ static int note_event(struct drv_pair *p, const struct epoll_event *ev)
                 drv_read_bell(n->bell);
                 return VW_WAIT_QUEUE;
         case EV_TIMER:
-                timer_rang(&n->timer);
                 return VW_WAIT_TIMEOUT;
         case EV_MAILBOX:
                 return VW_WAIT_QUEUE;
@@ -328,7 +327,7 @@ static int napi_wait(struct drv_pair *p, uint64_t deadline)
                 return collect(p, false) | VW_WAIT_QUEUE;
         if (drv_napi_arm(p, now))
                 return VW_WAIT_QUEUE;
-        timer_set(&p->napi.timer, MIN(deadline, drv_napi_deadline(p)));
+        timer_set(&p->napi.timer, MIN(deadline, drv_napi_deadline(p)), now);
         mask = collect(p, deadline > now);
         drv_napi_disarm(p);
         mask &= ~VW_WAIT_TIMEOUT;
@@ -355,10 +354,12 @@ VW_API bool vw_driver_arm(struct vw_driver *drv, unsigned pair)
 {
         struct drv_pair *p = &drv->pairs[pair];
 
+        uint64_t now = clock_now();
+
         drv_claim(p);
-        if (drv_napi_arm(p, clock_now()))
+        if (drv_napi_arm(p, now))
                 return true;
-        timer_set(&p->napi.timer, drv_napi_deadline(p));
+        timer_set(&p->napi.timer, drv_napi_deadline(p), now);
         return false;
 }
 

@@ -32,14 +32,14 @@ TEST(timer, only_an_earlier_deadline_arms_it)
         struct timer t;
 
         EXPECT_EQ(timer_init(&t), 0);
-        timer_set(&t, NEVER);
+        timer_set(&t, NEVER, now);
         EXPECT_EQ(left(&t), 0);
-        timer_set(&t, now + 2 * HOUR);
+        timer_set(&t, now + 2 * HOUR, now);
         EXPECT(left(&t) > HOUR && left(&t) <= 2 * HOUR);
-        timer_set(&t, now + 3 * HOUR);
-        timer_set(&t, NEVER);
+        timer_set(&t, now + 3 * HOUR, now);
+        timer_set(&t, NEVER, now);
         EXPECT(left(&t) <= 2 * HOUR);
-        timer_set(&t, now + HOUR);
+        timer_set(&t, now + HOUR, now);
         EXPECT(left(&t) > 0 && left(&t) <= HOUR);
         EXPECT(!rung(&t));
         timer_done(&t);
@@ -53,20 +53,22 @@ TEST(timer, a_deadline_that_has_passed_rings_at_once)
                 struct timer t;
 
                 EXPECT_EQ(timer_init(&t), 0);
-                timer_set(&t, passed[i]);
+                timer_set(&t, passed[i], clock_now());
                 EXPECT(rung(&t));
                 timer_done(&t);
         }
 }
 
+/* Whether somebody saw that it rang does not matter. */
 TEST(timer, after_it_has_rung_any_deadline_arms_it)
 {
+        uint64_t now = clock_now();
         struct timer t;
 
         EXPECT_EQ(timer_init(&t), 0);
-        timer_set(&t, 1);
-        timer_rang(&t);
-        timer_set(&t, clock_now() + HOUR);
+        timer_set(&t, now - 1, now);
+        EXPECT(rung(&t));
+        timer_set(&t, now + HOUR, now);
         EXPECT(left(&t) > 0);
         EXPECT(!rung(&t));
         timer_done(&t);

@@ -202,6 +202,28 @@ TEST(driver_napi, busy_polling_gives_up_and_does_not_begin_without_work)
         rig_end(&r);
 }
 
+/* The timer of an earlier sleep rings within a busy poll, which looks at the same fds. */
+TEST(driver_napi, a_deadline_comes_also_after_one_that_passed_in_a_busy_poll)
+{
+        struct rig r;
+        int fd = eventfd(1, EFD_NONBLOCK);
+
+        rig_init(&r);
+        r.config.poll_us = 20000;
+        rig_start(&r);
+        rig_poll(&r, 64, clock_now());
+        EXPECT_EQ(vw_driver_watch(r.drv, 0, fd, EPOLLIN), 0);
+        EXPECT_EQ(vw_driver_wait(r.drv, 0, clock_now() + 2 * NSEC_PER_MSEC), VW_WAIT_FD);
+        EXPECT_EQ(vw_driver_watch(r.drv, 0, fd, 0), 0);
+        EXPECT(rig_arrive(&r, 100, 0));
+        EXPECT_EQ(rig_poll(&r, 64, clock_now()), 1);
+        EXPECT(vw_driver_wait(r.drv, 0, clock_now() + 3 * NSEC_PER_MSEC) & (VW_WAIT_QUEUE | VW_WAIT_TIMEOUT));
+        EXPECT_EQ(rig_poll(&r, 64, clock_now()), 0);
+        EXPECT_EQ(vw_driver_wait(r.drv, 0, clock_now() + 3 * NSEC_PER_MSEC), VW_WAIT_TIMEOUT);
+        rig_end(&r);
+        close(fd);
+}
+
 TEST(driver_napi, watched_fds_end_the_sleep)
 {
         struct rig r;
