@@ -1,6 +1,9 @@
 /* vwire: one program, a file for each subcommand. */
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "opts.h"
@@ -37,10 +40,21 @@ static int unknown_command(const char *word)
                            opts_nearest(word, names, ARRAY_LEN(commands)));
 }
 
+/* What is closed of stdin, stdout and stderr becomes /dev/null: the next socket or capture would take its number, and with it the log. */
+static bool hold_standard_fds(void)
+{
+        for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+                if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+                        return false;
+        return true;
+}
+
 int main(int argc, char **argv)
 {
         const char *word = argc > 1 ? argv[1] : NULL;
 
+        if (!hold_standard_fds())
+                return STATUS_FAILED;
         if (!word)
                 return opts_refuse("vwire", "a command is missing: see vwire --help");
         for (size_t i = 0; i < ARRAY_LEN(commands); i++)

@@ -504,6 +504,20 @@ def a_worker_whose_cpu_is_not_there_says_so_and_runs():
 
 
 @test
+def nothing_is_opened_where_the_log_goes():
+    with tempfile.TemporaryDirectory(prefix="vw-test-cli-") as directory:
+        words = [VWIRE, "device", "--port=null", f"--socket-path={directory}/sock", f"--ctl={directory}/ctl"]
+        process = subprocess.Popen(["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words])
+        try:
+            wait_for(lambda: run("ctl", f"{directory}/ctl", "stats").returncode == 0, "the control socket")
+            for fd in range(3):
+                expect_eq(os.readlink(f"/proc/{process.pid}/fd/{fd}"), "/dev/null")
+        finally:
+            process.terminate()
+            expect_eq(process.wait(SLOW), 0)
+
+
+@test
 def an_option_captures_from_the_start():
     with tempfile.TemporaryDirectory(prefix="vw-test-cli-") as directory, Device(f"--pcap={directory}/capture") as d:
         expect_eq(d.end()[0], 0)
