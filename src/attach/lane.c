@@ -4,7 +4,10 @@
 #include "attach/lane.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/epoll.h>
+
+#include "base/log.h"
 
 #define POLL_BUDGET 64
 
@@ -61,6 +64,17 @@ unsigned lane_to_port(struct lane *l, struct vw_rx_pkt *pkts, unsigned n)
 
 /* ---- port to device ---- */
 
+static int read_port(struct lane *l, struct vw_pkt *pkt)
+{
+        int r = vw_port_rx(l->port, l->index, pkt);
+
+        if (r < 0 && r != l->told)
+                log_warn("driver", "port cannot be read pair=%u errno=%d (%s)", l->index, -r, strerror(-r));
+        if (r < 0)
+                l->told = r;
+        return r;
+}
+
 /* Offers the driver the frames that were read; what it refuses is kept and offered first next time.  True: it took all. */
 static bool hand_over(struct lane *l)
 {
@@ -86,7 +100,7 @@ static bool read_frame(struct lane *l)
         if (!l->buf)
                 return false;
         *iov = (struct iovec){ l->buf, VW_TX_BUF_SIZE };
-        if (vw_port_rx(l->port, l->index, &in) <= 0)
+        if (read_port(l, &in) <= 0)
                 return false;
         iov->iov_len = in.len;
         l->pkts[l->end++] =
@@ -166,5 +180,5 @@ void lane_woken(struct lane *l, int events)
         if (events & VW_WAIT_FD)
                 l->full = false; /* ask again */
         if (events & VW_WAIT_FD_ERROR)
-                vw_port_rx(l->port, l->index, &none); /* the port finds out whether it is still there */
+                read_port(l, &none); /* the port finds out whether it is still there */
 }

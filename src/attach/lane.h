@@ -16,6 +16,7 @@ struct lane {
         uint32_t watched;    /* epoll events */
         bool look;           /* the port may have frames */
         bool full;           /* the port did not take all: what is left waits in the driver */
+        int told;            /* the last error that reading the port gave: the same again says nothing new */
         void *buf;           /* an empty transmit buffer, so that a fruitless look at the port costs none */
         unsigned first, end; /* frames that were read and not yet taken by the driver: */
         struct vw_tx_pkt pkts[LANE_BATCH];

@@ -408,6 +408,47 @@ TEST(attach, frames_that_the_port_loses_are_counted_by_its_reason)
         join_close(&t);
 }
 
+struct said {
+        char text[200];
+        unsigned lines;
+};
+
+static void hear(void *ctx, enum vw_log_level level, const char *component, const char *text)
+{
+        struct said *said = ctx;
+
+        if (!strstr(text, "cannot be read"))
+                return;
+        snprintf(said->text, sizeof(said->text), "%s: %s", component, text);
+        __atomic_add_fetch(&said->lines, 1, __ATOMIC_RELEASE);
+}
+
+/* hostile J02 */
+TEST(attach, a_port_that_cannot_be_read_is_told_once)
+{
+        static struct said said;
+        uint64_t until = clock_now() + PATIENCE;
+        struct joined t;
+        uint32_t seq = 0;
+
+        vw_set_log(VW_LOG_WARN, hear, &said);
+        join_open(&t, NULL, 1, 0, true);
+        device_connects(&t);
+        steps_until(&t, true);
+        for (unsigned i = 0; i < 2; i++) {
+                __atomic_store_n(&t.sport.rx_errno, ENODEV, __ATOMIC_RELAXED);
+                while (__atomic_load_n(&t.sport.rx_errno, __ATOMIC_RELAXED) && clock_now() < until) {
+                        send_to_port(&t, seq);
+                        expect_at_port(&t, seq++);
+                }
+        }
+        EXPECT_EQ(__atomic_load_n(&t.sport.rx_errno, __ATOMIC_RELAXED), 0);
+        join_close(&t);
+        vw_set_log(VW_LOG_WARN, NULL, NULL);
+        EXPECT_EQ(said.lines, 1);
+        EXPECT_STR(said.text, "driver: port cannot be read pair=0 errno=19 (No such device)");
+}
+
 /* hostile J14 */
 TEST(attach, what_a_full_disk_keeps_from_a_capture_is_told)
 {
