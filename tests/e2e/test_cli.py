@@ -60,6 +60,20 @@ def every_option_stands_in_the_manual():
             expect(f"Fl -{option} " in manual or f"Fl -{option}\n" in manual, page.name, "lacks", option)
 
 
+@test
+def every_counter_and_reason_is_explained_in_the_manual():
+    manual = (SOURCE / "docs" / "vwire-ctl.1").read_text()
+    terms = {term for item in re.findall(r"^\.It Sy (.+)\n[^.]", manual, re.M) for term in item.split(" , ")}
+    broken = {reason for source in (SOURCE / "src" / "ring").glob("split_*.c")
+              for reason in re.findall(r'(?:break|lie)\([\w>-]+, "([\w-]+)"', source.read_text())}
+    expect(len(broken) >= 8, broken)
+    expect_eq(sorted(broken - terms), [])
+    with Device() as d:
+        queue = d.stats()["queues"][1]
+        expect_eq(sorted(set(queue["drops"]) - terms), [])
+        expect_eq(sorted(set(queue["counters"]) - terms), [])
+
+
 USAGE_ERRORS = [
     ("", "vwire: a command is missing: see vwire --help"),
     ("--frobnicate", "vwire: unknown option --frobnicate: see vwire --help"),
