@@ -197,6 +197,9 @@ static int check_options(void)
                 return opts_refuse("vwire driver", "--port=PORT is missing: see vwire driver --help");
         if (options.ring == RING_PACKED)
                 return opts_refuse("vwire driver", "--ring=packed is not built yet: use split or auto");
+        if (end_options.adaptive)
+                return opts_refuse("vwire driver",
+                                   "--adaptive is an option of the device: a driver has no command for it");
         return -1;
 }
 

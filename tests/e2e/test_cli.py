@@ -90,6 +90,7 @@ USAGE_ERRORS = [
     ("device --rx-frames=1025", "vwire device: --rx-frames=1025 is over the limit 1024"),
     ("device --mtu=67", "vwire device: --mtu=67 is under the limit 68"),
     ("device --nice=20", "vwire device: --nice=20 is over the limit 19"),
+    ("driver --port=null --socket-path=/a --adaptive=rx", "vwire driver: --adaptive is an option of the device: a driver has no command for it"),
     ("device --adaptive=yes", "vwire device: --adaptive=yes is not one of off, rx, tx, both"),
     ("device --queue-num=queues", "vwire device: --queue-num=queues is not one of pairs, vrings"),
     ("device --log-level=loud", "vwire device: --log-level=loud is not one of error, warn, info, debug"),
