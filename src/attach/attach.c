@@ -2,7 +2,6 @@
 #include "attach/attach.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "attach/say.h"
 #include "attach/worker.h"
 
 #define RETRY_FIRST_NS 10000000u   /* 10 ms after a failure, */
@@ -42,22 +42,6 @@ static uint64_t clock_ns(void)
 
         clock_gettime(CLOCK_MONOTONIC, &t);
         return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static void say(const struct attach *a, enum vw_log_level level, const char *fmt, ...)
-        __attribute__((format(printf, 3, 4)));
-
-static void say(const struct attach *a, enum vw_log_level level, const char *fmt, ...)
-{
-        char text[256];
-        va_list ap;
-
-        if (!a->config.log)
-                return;
-        va_start(ap, fmt);
-        vsnprintf(text, sizeof(text), fmt, ap);
-        va_end(ap);
-        a->config.log(a->config.log_ctx, level, "driver", text);
 }
 
 /* ---- what the driver tells us ---- */
@@ -105,7 +89,7 @@ static void later(struct attach *a)
 static void failed(struct attach *a, const char *why)
 {
         if (strcmp(a->last_failure, why) != 0)
-                say(a, VW_LOG_WARN, "no device: %s", why);
+                attach_say(&a->config, VW_LOG_WARN, "no device: %s", why);
         snprintf(a->last_failure, sizeof(a->last_failure), "%s", why);
 }
 
@@ -121,7 +105,7 @@ static void lost(struct attach *a, const char *why)
 {
         a->connected = false;
         a->promisc = false;
-        say(a, VW_LOG_WARN, "the device has left: %s", why);
+        attach_say(&a->config, VW_LOG_WARN, "the device has left: %s", why);
         vw_port_set_rx_offloads(a->config.port, 0); /* what the next one takes is not known */
         join(a);
         if (a->path)
@@ -147,7 +131,7 @@ static void start(struct attach *a, int fd)
         a->last_failure[0] = '\0';
         for (unsigned i = 0; i < a->n_lanes; i++)
                 __atomic_store_n(&a->lanes[i].error, 0, __ATOMIC_RELAXED);
-        say(a, VW_LOG_INFO, "connected%s%s", a->path ? " path=" : "", a->path ? a->path : "");
+        attach_say(&a->config, VW_LOG_INFO, "connected%s%s", a->path ? " path=" : "", a->path ? a->path : "");
 }
 
 static void try_connect(struct attach *a)
@@ -175,7 +159,7 @@ static void try_accept(struct attach *a)
         if (fd < 0)
                 return;
         if (a->connected) {
-                say(a, VW_LOG_WARN, "a second device is turned away");
+                attach_say(&a->config, VW_LOG_WARN, "a second device is turned away");
                 close(fd);
                 return;
         }
@@ -247,7 +231,7 @@ static int set_up(struct attach *a, const char **ret_why)
         if (!a->lanes || a->epfd < 0 || a->alarm < 0)
                 return -ENOMEM;
         for (unsigned i = 0; i < a->n_lanes; i++)
-                lane_init(&a->lanes[i], a->drv, a->config.port, i);
+                lane_init(&a->lanes[i], a->drv, &a->config, i);
         r = watch(a, vw_driver_fd(a->drv), EV_DRIVER);
         if (!r)
                 r = watch(a, vw_port_event_fd(a->config.port), EV_PORT);

@@ -21,7 +21,7 @@ struct attach_config {
         const int *cpus;                /* pin worker i to cpus[i % n_cpus] */
         unsigned n_cpus;
 
-        /* Events for humans, at most a few a connection; may be NULL.  Control thread. */
+        /* Events for humans, at most a few a connection; may be NULL.  Any thread. */
         vw_log_fn *log;
         void *log_ctx;
 };

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "base/log.h"
+#include "attach/say.h"
 
 #define POLL_BUDGET 64
 
@@ -16,9 +16,11 @@ static void add(uint64_t *counter, uint64_t n)
         __atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
 }
 
-void lane_init(struct lane *l, struct vw_driver *drv, struct vw_port *port, unsigned index)
+void lane_init(struct lane *l, struct vw_driver *drv, const struct attach_config *config, unsigned index)
 {
-        *l = (struct lane){ .drv = drv, .port = port, .index = index, .fd = -1, .look = true };
+        *l = (struct lane){
+                .config = config, .drv = drv, .port = config->port, .index = index, .fd = -1, .look = true
+        };
 }
 
 void lane_done(struct lane *l)
@@ -69,7 +71,8 @@ static int read_port(struct lane *l, struct vw_pkt *pkt)
         int r = vw_port_rx(l->port, l->index, pkt);
 
         if (r < 0 && r != l->told)
-                log_warn("driver", "port cannot be read pair=%u errno=%d (%s)", l->index, -r, strerror(-r));
+                attach_say(l->config, VW_LOG_WARN, "port cannot be read pair=%u errno=%d (%s)", l->index, -r,
+                           strerror(-r));
         if (r < 0)
                 l->told = r;
         return r;

@@ -9,6 +9,7 @@
 
 struct lane {
         /* its worker's */
+        const struct attach_config *config;
         struct vw_driver *drv;
         struct vw_port *port;
         unsigned index;
@@ -26,7 +27,7 @@ struct lane {
         int error;                                  /* the pair's rings are broken: -EPROTO */
 } __attribute__((aligned(64)));
 
-void lane_init(struct lane *l, struct vw_driver *drv, struct vw_port *port, unsigned index);
+void lane_init(struct lane *l, struct vw_driver *drv, const struct attach_config *config, unsigned index);
 void lane_done(struct lane *l);
 
 /* vw_driver_ops.rx of the pair. */

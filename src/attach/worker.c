@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "attach/say.h"
 
 struct worker {
         struct workers *all;
@@ -22,6 +22,7 @@ struct worker {
 };
 
 struct workers {
+        const struct attach_config *config;
         struct lane *lanes;
         unsigned n_lanes, n;
         int nice, cpu_of[VW_QUEUE_PAIRS_MAX]; /* -1: any */
@@ -49,7 +50,8 @@ static void dress(const struct worker *w)
         CPU_ZERO(&set);
         CPU_SET((unsigned)cpu, &set);
         if (sched_setaffinity(0, sizeof(set), &set) < 0)
-                log_warn("driver", "a worker runs unpinned worker=%u cpu=%d errno=%d", w->first, cpu, errno);
+                attach_say(w->all->config, VW_LOG_WARN, "a worker runs unpinned worker=%u cpu=%d errno=%d",
+                           w->first, cpu, errno);
 }
 
 /* A turn; tells control once about rings that broke in it. */
@@ -176,6 +178,7 @@ int workers_start(const struct attach_config *config, struct lane *lanes, unsign
         all = calloc(1, sizeof(*all) + n * sizeof(all->worker[0]));
         if (!all)
                 return -ENOMEM;
+        all->config = config;
         all->lanes = lanes;
         all->n_lanes = n_lanes;
         all->n = n;
