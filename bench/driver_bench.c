@@ -12,6 +12,7 @@
 static struct bench {
         struct sd dev;
         struct vw_driver *drv;
+        struct attach_config attach;
         struct vw_port *port;
         struct lane lane;
         bool rx;
@@ -43,7 +44,8 @@ static void start(bool rx, unsigned size, uint32_t len)
         config.offloads = VW_OFFLOAD_ALL;
         config.bql = false; /* it would hold back what a device does that is never late */
         check(vw_driver_new(&config, &b->drv, &why) == 0);
-        lane_init(&b->lane, b->drv, b->port, 0);
+        b->attach.port = b->port;
+        lane_init(&b->lane, b->drv, &b->attach, 0);
         sd_init(&b->dev);
         check(sd_connect(&b->dev, b->drv, &why) == 0);
 }
