@@ -20,6 +20,12 @@
 
 #define PATIENCE (5 * NSEC_PER_SEC) /* for a thread that may have to wait for its turn on a busy machine */
 
+/* What it says about a port that cannot be read. */
+struct said {
+        char text[200];
+        unsigned lines;
+};
+
 struct joined {
         struct sd dev;
         struct sport sport; /* unless another port was asked for */
@@ -28,6 +34,7 @@ struct joined {
         char path[64];
         int listener;
         unsigned fds;
+        struct said said;
 };
 
 static struct sockaddr_un address(const struct joined *t)
@@ -36,6 +43,16 @@ static struct sockaddr_un address(const struct joined *t)
 
         memcpy(sun.sun_path, t->path, strlen(t->path));
         return sun;
+}
+
+static void hear(void *ctx, enum vw_log_level level, const char *component, const char *text)
+{
+        struct said *said = ctx;
+
+        if (!strstr(text, "cannot be read"))
+                return;
+        snprintf(said->text, sizeof(said->text), "%s: %s", component, text);
+        __atomic_add_fetch(&said->lines, 1, __ATOMIC_RELEASE);
 }
 
 /* `port` NULL: a scripted one. */
@@ -62,6 +79,8 @@ static void join_open(struct joined *t, const char *port, unsigned pairs, unsign
                 t->port = t->sport.port;
         }
         c.port = t->port;
+        c.log = hear;
+        c.log_ctx = &t->said;
         c.driver.pairs = pairs;
         c.workers = workers;
         c.nice = 0;
@@ -408,30 +427,13 @@ TEST(attach, frames_that_the_port_loses_are_counted_by_its_reason)
         join_close(&t);
 }
 
-struct said {
-        char text[200];
-        unsigned lines;
-};
-
-static void hear(void *ctx, enum vw_log_level level, const char *component, const char *text)
-{
-        struct said *said = ctx;
-
-        if (!strstr(text, "cannot be read"))
-                return;
-        snprintf(said->text, sizeof(said->text), "%s: %s", component, text);
-        __atomic_add_fetch(&said->lines, 1, __ATOMIC_RELEASE);
-}
-
 /* hostile J02 */
 TEST(attach, a_port_that_cannot_be_read_is_told_once)
 {
-        static struct said said;
         uint64_t until = clock_now() + PATIENCE;
         struct joined t;
         uint32_t seq = 0;
 
-        vw_set_log(VW_LOG_WARN, hear, &said);
         join_open(&t, NULL, 1, 0, true);
         device_connects(&t);
         steps_until(&t, true);
@@ -444,9 +446,8 @@ TEST(attach, a_port_that_cannot_be_read_is_told_once)
         }
         EXPECT_EQ(__atomic_load_n(&t.sport.rx_errno, __ATOMIC_RELAXED), 0);
         join_close(&t);
-        vw_set_log(VW_LOG_WARN, NULL, NULL);
-        EXPECT_EQ(said.lines, 1);
-        EXPECT_STR(said.text, "driver: port cannot be read pair=0 errno=19 (No such device)");
+        EXPECT_EQ(t.said.lines, 1);
+        EXPECT_STR(t.said.text, "driver: port cannot be read pair=0 errno=19 (No such device)");
 }
 
 /* hostile J14 */
