@@ -214,6 +214,7 @@ static bool write_on(struct grow *g, struct session *s)
 static bool push_one(struct grow *g, struct session *s)
 {
         struct segment *first = &s->queue[0];
+        const uint8_t *sent = first->buf + TINYTCP_HEADERS;
         uint32_t n = MIN(first->fill, tinytcp_room(&s->tcp)), rest = first->fill - n;
         struct vw_net_hdr hdr;
 
@@ -226,7 +227,9 @@ static bool push_one(struct grow *g, struct session *s)
         counter_add(&g->packets, 1);
         first->buf = rest ? vw_driver_buf_get(g->drv, 0) : NULL;
         first->fill = rest;
-        if (!first->buf) {
+        if (first->buf) {
+                memmove(first->buf + TINYTCP_HEADERS, sent + n, rest); /* nobody writes into what is on its way */
+        } else {
                 s->n--;
                 memmove(first, first + 1, s->n * sizeof(*first));
         }
