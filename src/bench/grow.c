@@ -228,7 +228,8 @@ static bool push_one(struct grow *g, struct session *s)
         first->buf = rest ? vw_driver_buf_get(g->drv, 0) : NULL;
         first->fill = rest;
         if (first->buf) {
-                memmove(first->buf + TINYTCP_HEADERS, sent + n, rest); /* nobody writes into what is on its way */
+                /* nobody writes into what is on its way */
+                memmove(first->buf + TINYTCP_HEADERS, sent + n, rest);
         } else {
                 s->n--;
                 memmove(first, first + 1, s->n * sizeof(*first));
