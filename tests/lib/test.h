@@ -23,7 +23,7 @@ void test_register(const char *suite, const char *name, CMUnitTestFunction fn);
 #define EXPECT_NE(a, b)     assert_int_not_equal(a, b)
 #define EXPECT_STR(a, b)    assert_string_equal(a, b)
 #define EXPECT_MEM(a, b, n) assert_memory_equal(a, b, n)
-/* Leaves the test, which counts as passed: cmocka's own skip() prints what TAP readers take for a failure. */
+/* Leaves the test; tools/test counts it as skipped.  cmocka's own skip() prints what TAP readers take for a failure. */
 #define SKIP(why)                                                                                            \
         do {                                                                                                 \
                 print_message("# skipped: %s\n", why);                                                       \
