@@ -18,11 +18,11 @@
 #define RETRY_MOST_NS  1000000000 /* 1 s: promised in the interface */
 #define HEAR_OUT_MAX   256 /* messages; a whole set-up of a large device waits for none of its own answers */
 
-#define THREADS_BESIDES                                                                                      \
-        3 /* the workers: this one, a capture's writer, and one that has ended and still counts */
-#define FDS_PER_QUEUE 4 /* kick, call, err, and a new one on its way */
-#define FDS_BESIDES                                                                                          \
-        640 /* regions of memory (509), messages' fds, clients, the port and what a thread needs */
+/* the workers: this one, a capture's writer, and one that has ended and still counts */
+#define THREADS_BESIDES 3
+#define FDS_PER_QUEUE   4 /* kick, call, err, and a new one on its way */
+/* regions of memory (509), messages' fds, clients, the port and what a thread needs */
+#define FDS_BESIDES 640
 
 static struct device_options {
         bool client, print_capabilities;

@@ -204,8 +204,8 @@ int value_ring_size(const char *value, void *into, char *why, size_t len)
 
 int value_group(const char *value, void *into, char *why, size_t len)
 {
-        const struct group *group =
-                getgrnam(value); /* cppcheck-suppress getgrnamCalled; before threads are made */
+        /* cppcheck-suppress getgrnamCalled; before threads are made */
+        const struct group *group = getgrnam(value);
         long v;
 
         if (!group && (!opts_number(value, &v) || v < 0 || v > (long)UINT32_MAX - 1)) {

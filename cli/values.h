@@ -10,12 +10,12 @@ struct cpu_list {
 };
 
 int value_mac(const char *value, void *into, char *why, size_t len); /* uint8_t[6], one that a NIC may have */
-int value_features(const char *value, void *into, char *why,
-                   size_t len); /* uint64_t mask, changed by +NAME,-NAME */
+/* uint64_t mask, changed by +NAME,-NAME */
+int value_features(const char *value, void *into, char *why, size_t len);
 int value_mode(const char *value, void *into, char *why, size_t len);      /* unsigned: octal permissions */
 int value_cpus(const char *value, void *into, char *why, size_t len);      /* struct cpu_list: 0,2-3 */
 int value_ring_size(const char *value, void *into, char *why, size_t len); /* unsigned */
 int value_group(const char *value, void *into, char *why, size_t len);     /* gid_t: a name or a number */
 int value_sandbox(const char *value, void *into, char *why, size_t len); /* uint32_t: layers that are left */
-int value_socket(const char *value, void *into, char *why,
-                 size_t len); /* const char *: fits a Unix address */
+/* const char *: fits a Unix address */
+int value_socket(const char *value, void *into, char *why, size_t len);

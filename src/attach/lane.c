@@ -106,8 +106,8 @@ static bool read_frame(struct lane *l)
         if (read_port(l, &in) <= 0)
                 return false;
         iov->iov_len = in.len;
-        l->pkts[l->end++] =
-                (struct vw_tx_pkt){ .hdr = in.hdr, .iov = iov, .n_iov = 1 }; /* puts the buffer back */
+        /* puts the buffer back */
+        l->pkts[l->end++] = (struct vw_tx_pkt){ .hdr = in.hdr, .iov = iov, .n_iov = 1 };
         l->buf = NULL;
         return true;
 }

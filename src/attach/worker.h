@@ -2,8 +2,8 @@
 #pragma once
 #include "attach/lane.h"
 
-#define ATTACH_BUFS_MAX                                                                                      \
-        1024 /* transmit buffers a pair: what a TAP's own queue holds; larger rings stop at that */
+/* transmit buffers a pair: what a TAP's own queue holds; larger rings stop at that */
+#define ATTACH_BUFS_MAX 1024
 
 struct workers;
 

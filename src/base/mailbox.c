@@ -73,9 +73,9 @@ void mailbox_call(struct mailbox *mb, void (*fn)(void *arg), void *arg)
 static void take_rings(struct mailbox *mb)
 {
         uint64_t n = 0;
-        struct iovec iov = { .iov_base = &n,
-                             .iov_len = sizeof(n) }; /* preadv2: the one call by which a worker reads */
+        struct iovec iov = { .iov_base = &n, .iov_len = sizeof(n) };
 
+        /* preadv2: the one call by which a worker reads */
         if (mb->owed > 0 && preadv2(mb->bell, &iov, 1, -1, 0) == sizeof(n))
                 mb->owed = MAX(mb->owed - (int)n, 0); /* bare rings have no post */
 }

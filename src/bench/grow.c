@@ -37,8 +37,8 @@ struct segment {
 struct session {
         struct tinytcp tcp;
         struct vw_flow *flow;
-        struct segment
-                queue[QUEUE_MAX]; /* what waits to be sent, oldest first; the last is still written to */
+        /* what waits to be sent, oldest first; the last is still written to */
+        struct segment queue[QUEUE_MAX];
         unsigned n;
         uint32_t left; /* of the write that is going on */
         bool greeted;

@@ -63,8 +63,8 @@ enum verdict { VERDICT_NONE, VERDICT_BEHIND, VERDICT_ALIKE, VERDICT_AHEAD, VERDI
 
 struct finding {
         struct summary value;
-        struct summary
-                change; /* per cent against the base variant, from the ratios of the rounds; n = 0: there is no base */
+        /* per cent against the base variant, from the ratios of the rounds; n = 0: there is no base */
+        struct summary change;
         bool published;
         double low, high;     /* published change, per cent */
         enum verdict verdict; /* of the interval of the change against these */

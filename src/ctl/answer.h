@@ -11,8 +11,8 @@ struct ctl_ops {
         void (*stats)(void *ctx, struct vw_stats *ret_stats);
         int (*get)(void *ctx, int queue, enum vw_key key, int64_t *ret_value);
         int (*set)(void *ctx, const struct vw_setting *settings, unsigned n, const char **ret_why);
-        int (*why)(void *ctx, unsigned index, char *buf,
-                   size_t len); /* as snprintf; of a queue that is in the stats */
+        /* as snprintf; of a queue that is in the stats */
+        int (*why)(void *ctx, unsigned index, char *buf, size_t len);
         int (*link)(void *ctx, bool up);
         int (*pcap)(void *ctx, int fd);  /* takes the fd on success; -1 ends the capture */
         int (*trace)(void *ctx, int fd); /* the same for a recording; a device's */

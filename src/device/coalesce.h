@@ -20,8 +20,8 @@ struct coalesce {
         uint64_t pending;       /* packets published and not signalled */
         uint64_t since;         /* when the first of them was published */
         uint64_t held;          /* publications whose call was held back: the counter `calls_coalesced` */
-        uint64_t released
-                [COALESCE_CAUSES]; /* calls let go, by cause; those that were never held do not count */
+        /* calls let go, by cause; those that were never held do not count */
+        uint64_t released[COALESCE_CAUSES];
 };
 
 /* Down to VW_USECS_MAX and VW_FRAMES_MAX, for values that the guest chose. */

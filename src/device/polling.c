@@ -26,8 +26,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 
-#define GAIN                                                                                                 \
-        (10 * NSEC_PER_USEC) /* a wake-up across CPUs, 8 us, a kick and the system calls around a sleep */
+/* a wake-up across CPUs, 8 us, a kick and the system calls around a sleep */
+#define GAIN           (10 * NSEC_PER_USEC)
 #define GAIN_AWAKE     (2 * NSEC_PER_USEC) /* of work that the look after re-arming would have found: the kick */
 #define AWAKE          (1 * NSEC_PER_USEC) /* from the decision to sleep until asleep */
 #define WAKE           (8 * NSEC_PER_USEC) /* what an idle period that was slept through looks longer than it was */

@@ -92,8 +92,8 @@ unsigned polling_replay(const struct polling_trace *t);
 
 /* ---- inline ---- */
 
-#define POLLING_STOLEN                                                                                       \
-        10000 /* ns between two looks that only another thread can have used; a look takes 2 us at most */
+/* ns between two looks that only another thread can have used; a look takes 2 us at most */
+#define POLLING_STOLEN 10000
 
 static inline bool polling_lasts(struct polling *p, uint64_t now)
 {

@@ -98,8 +98,8 @@ static int grow(struct dev_queue *q)
         struct rx_window *win = &q->window;
         int n;
 
-        vq_device_publish(
-                &q->vq); /* what was counted as delivered must be, even if the next chain breaks the ring */
+        /* what was counted as delivered must be, even if the next chain breaks the ring */
+        vq_device_publish(&q->vq);
         if (win->end == win->first || win->cap - win->end < DEV_BURST ||
             q->pool.size - q->pool.used < q->pool.size / 2)
                 compact(q);
@@ -165,8 +165,8 @@ static void window_push(struct dev_queue *q, unsigned n, struct dev_run *run)
         win->full = false;
         if (win->bad >= win->first)
                 return;
-        for (win->bad = win->first; win->bad < win->end;
-             win->bad++) { /* the faulty chain has gone: look on */
+        /* the faulty chain has gone: look on */
+        for (win->bad = win->first; win->bad < win->end; win->bad++) {
                 if (chain_fault(q, &win->chains[win->bad]) != VW_DROP_NONE)
                         break;
                 win->room += win->chains[win->bad].len_in;

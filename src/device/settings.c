@@ -227,8 +227,8 @@ void dev_settings_init(struct vw_device *dev, const struct vw_device_config *con
                         .adaptive = adaptive_for(config->adaptive, rx ? VW_RX : VW_TX),
                 };
 
-                if (i ==
-                    2 * dev->pairs) /* a control queue: commands are rare and should be answered at once */
+                /* a control queue: commands are rare and should be answered at once */
+                if (i == 2 * dev->pairs)
                         s = (struct vw_queue_settings){ 0 };
                 dev->queues[i].operator= dev->queues[i].wanted = settings_pack(&s);
         }

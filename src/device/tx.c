@@ -315,7 +315,7 @@ int dev_tx_run(struct dev_queue *q, struct dev_run *run)
         }
         give_back(q, b, done, run);
         vq_device_rewind(&q->vq, b->chains + done, popped - done);
-        q->rewound =
-                MAX(q->rewound, popped) - done; /* a burst may be shorter than what was put back before */
+        /* a burst may be shorter than what was put back before */
+        q->rewound = MAX(q->rewound, popped) - done;
         return 0;
 }

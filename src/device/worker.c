@@ -26,9 +26,8 @@
 #include "device/queue.h"
 
 #define EVENTS 64 /* taken from epoll at once */
-#define LOOK_INTERVAL                                                                                        \
-        (50 *                                                                                                \
-         NSEC_PER_USEC) /* at the ring of a driver without a kick fd: 5 us of work each, a tenth of a CPU */
+/* at the ring of a driver without a kick fd: 5 us of work each, a tenth of a CPU */
+#define LOOK_INTERVAL (50 * NSEC_PER_USEC)
 #define RETRY_FIRST   (1 * NSEC_PER_MSEC) /* after the second error of a port in a row; doubles each time */
 #define RETRY_DOUBLES 9                   /* up to half a second: a port that is gone costs nothing */
 

@@ -11,8 +11,8 @@
 #include "driver/driver.h"
 #include "ring/peer.h"
 
-#define ANSWER_BYTES                                                                                         \
-        64 /* at the end of a slot: what the device writes: a result of at most 8 bytes and the ack */
+/* at the end of a slot: what the device writes: a result of at most 8 bytes and the ack */
+#define ANSWER_BYTES  64
 #define COMMAND_BYTES (CTRL_BYTES - ANSWER_BYTES)
 #define ACK_NONE      0xff /* what the ack is before the device writes it: not success */
 

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FLOW_LIMIT_DEFAULT                                                                                   \
-        (128u * 1024) /* bytes, what TCP small queues would have at most at 1 Gbit/s and more */
+/* bytes, what TCP small queues would have at most at 1 Gbit/s and more */
+#define FLOW_LIMIT_DEFAULT (128u * 1024)
 
 struct flow {
         uint64_t state; /* bytes in flight << 2 | closed << 1 | refused */

@@ -14,10 +14,10 @@
 
 #include "driver/driver.h"
 
-#define ORPHAN_REAP                                                                                          \
-        (10 * NSEC_PER_MSEC) /* orphaned packets without a later transmission are reaped by then */
-#define EVENTS_MAX   8       /* of one sleep: five of ours, the rest the program's */
-#define STORM_LENGTH 1000    /* interrupts in a row that had nothing to say */
+/* orphaned packets without a later transmission are reaped by then */
+#define ORPHAN_REAP  (10 * NSEC_PER_MSEC)
+#define EVENTS_MAX   8                     /* of one sleep: five of ours, the rest the program's */
+#define STORM_LENGTH 1000                  /* interrupts in a row that had nothing to say */
 #define STORM_PAUSE  (100 * NSEC_PER_MSEC) /* how long a device that storms is only polled, */
 #define STORM_TICK   (1 * NSEC_PER_MSEC)   /* and how often */
 

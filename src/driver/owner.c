@@ -7,8 +7,8 @@
 
 #include "driver/driver.h"
 
-#define STUCK_MS                                                                                             \
-        100 /* a poll takes microseconds; a program's callbacks may take longer, and then nothing is lost */
+/* a poll takes microseconds; a program's callbacks may take longer, and then nothing is lost */
+#define STUCK_MS      100
 #define OWNER_NONE    0
 #define OWNER_CONTROL 1 /* control is at work in a pair that nobody owns */
 

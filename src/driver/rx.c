@@ -265,8 +265,8 @@ static bool next_used(struct drv_pair *p, struct vq_used *ret_used)
                 q->used_n = n > 0 ? (unsigned)n : 0;
                 if (n <= 0)
                         return false;
-                for (int i = 0; i < n;
-                     i++) /* the headers: the device's CPU has them, and all at once they come sooner */
+                /* the headers: the device's CPU has them, and all at once they come sooner */
+                for (int i = 0; i < n; i++)
                         __builtin_prefetch(((struct rx_slot *)q->used[i].cookie)->buf.ptr);
         }
         *ret_used = q->used[q->used_next++];

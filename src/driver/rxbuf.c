@@ -41,8 +41,8 @@ static void page_drop(struct rxbuf_slab *s, uint32_t page)
         if (--s->pages[page].refs > 0)
                 return;
         if (--s->pages[page / BLOCK_PAGES * BLOCK_PAGES].in_use == 0)
-                s->next = MIN(s->next,
-                              page / BLOCK_PAGES); /* the lowest first: what is used stays in the caches */
+                /* the lowest first: what is used stays in the caches */
+                s->next = MIN(s->next, page / BLOCK_PAGES);
         s->free_pages++;
 }
 

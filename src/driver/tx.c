@@ -445,9 +445,8 @@ static enum vw_drop admit(const struct drv_pair *p, struct vw_net_hdr *hdr, cons
         if (len > VW_FRAME_MAX)
                 return VW_DROP_TOO_LONG;
         if (likely(!(hdr->flags & VW_HDR_F_NEEDS_CSUM) && hdr->gso_type == VW_GSO_NONE)) {
-                *hdr = (struct vw_net_hdr){
-                        0
-                }; /* as a whole, since it is loaded as a whole: see net/hdr.h */
+                /* as a whole, since it is loaded as a whole: see net/hdr.h */
+                *hdr = (struct vw_net_hdr){ 0 };
         } else {
                 drop = admit_offload(p, hdr, len);
                 if (drop)

@@ -10,9 +10,8 @@
 
 #include "base/check.h"
 
-#define ARENA_GPA                                                                                            \
-        UINT64_C(                                                                                            \
-                0x40000000) /* not 0, which some devices take for "no address"; says nothing about our pointers */
+/* not 0, which some devices take for "no address"; says nothing about our pointers */
+#define ARENA_GPA UINT64_C(0x40000000)
 
 int arena_init(struct arena *a, size_t size)
 {

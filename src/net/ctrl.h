@@ -7,9 +7,9 @@
 #include "virtio/spec.h"
 
 #define NET_MAC_LEN 6
-#define NET_MAC_TABLE_MAX                                                                                    \
-        64 /* entries of each list that the device filters exactly; more: promiscuous in that list */
-#define NET_VLAN_ID_MAX 4095
+/* entries of each list that the device filters exactly; more: promiscuous in that list */
+#define NET_MAC_TABLE_MAX 64
+#define NET_VLAN_ID_MAX   4095
 
 struct net_mac_list {
         const uint8_t *macs; /* n times NET_MAC_LEN bytes; in the command's buffer after decoding */
@@ -19,8 +19,8 @@ struct net_mac_list {
 struct net_ctrl {
         uint8_t class_id, command; /* VIRTIO_NET_CTRL_* */
         union {
-                uint64_t
-                        value; /* RX_*: 0 or 1; VLAN_*: the id; MQ_VQ_PAIRS_SET: pairs; GUEST_OFFLOADS_SET: the mask */
+                /* RX_*: 0 or 1; VLAN_*: the id; MQ_VQ_PAIRS_SET: pairs; GUEST_OFFLOADS_SET: the mask */
+                uint64_t value;
                 uint8_t mac[NET_MAC_LEN]; /* MAC_ADDR_SET */
                 struct {
                         struct net_mac_list unicast, multicast;

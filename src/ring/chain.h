@@ -13,18 +13,18 @@
 #include "mem/map.h"
 
 struct vq_chain {
-        struct iovec
-                *iov;   /* readable pieces first, then writable ones; iov[-1] is a spare slot for the user */
+        /* readable pieces first, then writable ones; iov[-1] is a spare slot for the user */
+        struct iovec *iov;
         uint16_t n_out; /* readable pieces: the driver wrote them */
         uint16_t n_in;  /* writable pieces */
         uint16_t id;    /* head (split) or buffer id (packed) */
         uint16_t ndesc; /* ring entries it took; the packed half skips by it */
         uint32_t len_out, len_in;
-        uint32_t
-                written; /* set by the user before vq_device_push(): bytes written, from the first writable on */
-        int16_t fault; /* 0, -EFAULT: a piece is unmapped, -E2BIG: more bytes or pieces than we take.  The
-                           * pieces are then not to be touched */
-        bool in;       /* a writable descriptor was met, be it empty: no readable one may follow */
+        /* set by the user before vq_device_push(): bytes written, from the first writable on */
+        uint32_t written;
+        /* 0, -EFAULT: a piece is unmapped, -E2BIG: more bytes or pieces than we take.  The pieces are then not to be touched */
+        int16_t fault;
+        bool in; /* a writable descriptor was met, be it empty: no readable one may follow */
 };
 
 /* Where chains of a burst put their pieces; the user empties it (used = 0) between bursts.  A chain that does not fit

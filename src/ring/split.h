@@ -116,8 +116,8 @@ struct split_device {
         uint16_t rewound;    /* entries from last_avail on that were popped and put back: they are no news */
         uint16_t used;       /* next used entry to fill */
         uint16_t published;  /* used->idx as the driver sees it */
-        uint32_t
-                unsignalled; /* entries published since the driver's wish was last looked at; may exceed 2^16 */
+        /* entries published since the driver's wish was last looked at; may exceed 2^16 */
+        uint32_t unsignalled;
         uint16_t kick_event; /* avail_event as the driver sees it */
         uint16_t kick_flags; /* used->flags as the driver sees them */
         bool event_idx;
@@ -152,11 +152,12 @@ struct split_driver {
         struct split_slot *slot;   /* one a descriptor */
         struct vring_desc *tables; /* INDIRECT: VQ_INDIRECT_MAX entries a head, in shared memory; else NULL */
         uint64_t tables_gpa;
-        uint16_t free_head, free_tail,
-                n_free;     /* oldest first, so that a device that keeps order walks the table forwards */
+        /* oldest first, so that a device that keeps order walks the table forwards */
+        uint16_t free_head, free_tail, n_free;
         uint16_t avail;     /* next avail entry to fill */
         uint16_t published; /* avail->idx as the device sees it */
-        uint32_t unkicked; /* entries published since the device's wish was last looked at; may exceed 2^16 */
+        /* entries published since the device's wish was last looked at; may exceed 2^16 */
+        uint32_t unkicked;
         uint16_t last_used;  /* next used entry to reap */
         uint16_t used_seen;  /* used->idx as last loaded */
         uint16_t call_event; /* used_event as the device sees it */

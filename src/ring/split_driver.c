@@ -131,8 +131,8 @@ static void offer(struct split_driver *half, uint16_t head)
         store_relaxed(&half->ring.avail->ring[pos], cpu_to_le16(head));
 }
 
-#define DESC_AHEAD                                                                                           \
-        16 /* entries, four lines: the table is walked forwards, and the device's CPU has read it */
+/* entries, four lines: the table is walked forwards, and the device's CPU has read it */
+#define DESC_AHEAD 16
 
 int split_driver_add(struct vq_driver *vq, const struct vq_piece *pieces, unsigned n_out, unsigned n_in,
                      void *cookie)

@@ -29,11 +29,11 @@
 
 enum vq_layout { VQ_SPLIT };
 
-#define VQ_BURST                                                                                             \
-        64 /* chains that one pop takes at most: enough to hide the memory's latency, few enough for a stack */
+/* chains that one pop takes at most: enough to hide the memory's latency, few enough for a stack */
+#define VQ_BURST 64
 
-#define VQ_INDIRECT_MAX                                                                                      \
-        32 /* descriptors of an indirect table that our driver makes: header, 17 fragments, slack */
+/* descriptors of an indirect table that our driver makes: header, 17 fragments, slack */
+#define VQ_INDIRECT_MAX 32
 
 /* ---- the device half ---- */
 struct vq_device {

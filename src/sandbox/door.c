@@ -46,8 +46,8 @@ static void restrict_door(int door)
         static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGALRM };
         const char *why;
 
-        for (size_t i = 0; i < ARRAY_SIZE(ignored);
-             i++) /* they are for the process, which it outlives by a moment */
+        /* they are for the process, which it outlives by a moment */
+        for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
                 signal(ignored[i], SIG_IGN);
         prctl(PR_SET_NAME, "vwire-door");
         if (door > 0)

@@ -16,5 +16,5 @@ struct door_ops {
 int door_open(const struct door_ops *ops, void *ctx);
 
 int door_dial(int door); /* a connection, or -errno */
-void door_clear(
-        int door); /* the last request: returns when it is done and the door has ended.  Async-signal-safe. */
+/* the last request: returns when it is done and the door has ended.  Async-signal-safe. */
+void door_clear(int door);

@@ -18,8 +18,8 @@
 #include "base/check.h"
 #include "sandbox/layers.h"
 
-#define UID_BASE                                                                                             \
-        2000000000      /* above what systems, containers and people are given; pids have 22 bits at most */
+/* above what systems, containers and people are given; pids have 22 bits at most */
+#define UID_BASE  2000000000
 #define NOBODY    65534 /* what we are called in a user namespace of our own */
 #define CAPS_MOST 64
 

@@ -18,11 +18,11 @@
 #include "virtio/features.h"
 
 #define REPLY_TIMEOUT_MS 200 /* for a front end to read its replies; a stop must not take a second */
-#define DISPATCH_MAX                                                                                         \
-        64 /* messages a call, so that a flood of them does not starve the control thread's other work */
+/* messages a call, so that a flood of them does not starve the control thread's other work */
+#define DISPATCH_MAX 64
 
-#define MTU_MIN 68 /* 5.1.4.1 */
-#define MTU_MAX 65535
+#define MTU_MIN      68 /* 5.1.4.1 */
+#define MTU_MAX      65535
 
 int vu_refuse(struct vu_backend *be, int error, const char *rule)
 {
@@ -273,14 +273,13 @@ struct vu_rule {
 
 #define SIZE(type)  sizeof(type), sizeof(type)
 #define CONFIG_SIZE CONFIG_HEADER, sizeof(struct vhost_user_config)
-#define MEM_TABLE                                                                                            \
-        8, sizeof(((struct vu_msg *)NULL)                                                                    \
-                          ->mem) /* some front ends send room for regions that they do not have */
-#define MEM_REGION SIZE(((struct vu_msg *)NULL)->mem_reg)
-#define NONE       0, 0
-#define NEEDS(f)   BIT(VHOST_USER_PROTOCOL_F_##f)
-#define STATE      SIZE(struct vhost_vring_state)
-#define U64        SIZE(uint64_t)
+#define FIELD(name) sizeof(((struct vu_msg *)NULL)->name)
+#define MEM_TABLE   8, FIELD(mem) /* some front ends send room for regions that they do not have */
+#define MEM_REGION  FIELD(mem_reg), FIELD(mem_reg)
+#define NONE        0, 0
+#define NEEDS(f)    BIT(VHOST_USER_PROTOCOL_F_##f)
+#define STATE       SIZE(struct vhost_vring_state)
+#define U64         SIZE(uint64_t)
 
 /* clang-format off */
 static const struct vu_rule rules[VHOST_USER_REQUEST_MAX] = {

@@ -58,8 +58,8 @@ struct vu_backend_ops {
         void (*vring_err)(void *ctx, unsigned index, int fd);
         /* Copies config space; returns bytes that exist. */
         uint32_t (*get_config)(void *ctx, uint8_t *buf, uint32_t offset, uint32_t size);
-        int (*set_config)(void *ctx, const uint8_t *buf, uint32_t offset, uint32_t size,
-                          uint32_t flags);       /* or NULL */
+        /* or NULL */
+        int (*set_config)(void *ctx, const uint8_t *buf, uint32_t offset, uint32_t size, uint32_t flags);
         int (*set_mtu)(void *ctx, uint64_t mtu); /* 68..65535 */
         void (*set_status)(void *ctx, uint8_t status);
         uint8_t (*get_status)(void *ctx);

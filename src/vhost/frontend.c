@@ -166,8 +166,8 @@ int vu_frontend_hello(struct vu_frontend *fe, uint64_t wanted_protocol_features)
         if (!r)
                 r = request_u64(fe, VHOST_USER_SET_PROTOCOL_FEATURES, agreed);
         if (!r)
-                fe->protocol_features =
-                        agreed; /* only now: the request that negotiates REPLY_ACK is not acknowledged */
+                /* only now: the request that negotiates REPLY_ACK is not acknowledged */
+                fe->protocol_features = agreed;
         return r;
 }
 

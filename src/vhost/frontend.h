@@ -36,11 +36,11 @@ int vu_frontend_vring(struct vu_frontend *fe, unsigned index, uint32_t size, uin
 int vu_frontend_vring_fds(struct vu_frontend *fe, unsigned index, int kick, int call, int err);
 /* Another call fd for a ring that runs. */
 int vu_frontend_vring_call(struct vu_frontend *fe, unsigned index, int call);
-int vu_frontend_vring_enable(struct vu_frontend *fe, unsigned index,
-                             bool on); /* without PROTOCOL_FEATURES: nothing to do */
+/* without PROTOCOL_FEATURES: nothing to do */
+int vu_frontend_vring_enable(struct vu_frontend *fe, unsigned index, bool on);
 int vu_frontend_vring_stop(struct vu_frontend *fe, unsigned index, uint32_t *ret_base);
-int vu_frontend_get_config(struct vu_frontend *fe, uint32_t offset, uint32_t size,
-                           void *buf); /* up to 256 bytes */
+/* up to 256 bytes */
+int vu_frontend_get_config(struct vu_frontend *fe, uint32_t offset, uint32_t size, void *buf);
 int vu_frontend_set_status(struct vu_frontend *fe, uint8_t status);
 int vu_frontend_get_status(struct vu_frontend *fe, uint8_t *ret_status);
 int vu_frontend_set_mtu(struct vu_frontend *fe, uint64_t mtu);

@@ -411,8 +411,8 @@ TEST(tap, carries_the_longest_frames_there_are)
         struct bed b = bed_new("tap:vwt0", 1);
         static uint8_t frame[VW_FRAME_MAX];
         struct vw_net_hdr hdr = gso_hdr(VW_GSO_TCPV4, IPPROTO_TCP);
-        uint32_t len = make_frame(frame, IPPROTO_TCP, 65535 - 54,
-                                  1); /* of the kernel's: 64 KiB - 1 with Ethernet header */
+        /* of the kernel's: 64 KiB - 1 with Ethernet header */
+        uint32_t len = make_frame(frame, IPPROTO_TCP, 65535 - 54, 1);
         struct vw_pkt pkt;
 
         EXPECT_EQ(vw_port_set_rx_offloads(b.port, VW_OFFLOAD_ALL), 0);

@@ -427,8 +427,8 @@ TEST(hostile_control, the_last_frame_of_a_burst_is_told_when_its_time_is_up)
                 while (sport_get(&s.port, 0, &(uint8_t[64]){ 0 }, 64, NULL) >= 0)
                         continue;
         }
-        EXPECT_EQ(front_stats(&s.f, 1).counters[VW_C_coalesce_timer],
-                  n); /* one call a burst, by its deadline */
+        /* one call a burst, by its deadline */
+        EXPECT_EQ(front_stats(&s.f, 1).counters[VW_C_coalesce_timer], n);
         qsort(delay, n, sizeof(delay[0]), by_value);
         EXPECT(delay[0] >= USECS * 1000);
         EXPECT(delay[n / 10] < 2 * USECS * 1000); /* the rest is the machine's load */

@@ -100,8 +100,8 @@ TEST(hostile_rx, buffers_that_may_not_be_written_are_not)
         offer(pieces, 1, 0, 0);
         expect_used(0);
         arrive(60, 1);
-        EXPECT(vq_driver_add(&s.f.q[0].vq, pieces, 1, 1, &s) ==
-               0); /* the second is writable, but not to be written */
+        /* the second is writable, but not to be written */
+        EXPECT(vq_driver_add(&s.f.q[0].vq, pieces, 1, 1, &s) == 0);
         front_kick(&s.f, 0);
         expect_used(0);
         EXPECT_EQ(dropped(VW_DROP_DIRECTION), 2);
@@ -150,8 +150,8 @@ TEST(hostile_rx, a_frame_waits_asleep_for_the_last_of_its_buffers)
                 unsigned got = 0;
 
                 arrive(4000, (uint8_t)k);
-                for (unsigned i = 0; i < 8;
-                     i++) { /* 9,012 bytes are wanted, since the next frame may be that long */
+                /* 9,012 bytes are wanted, since the next frame may be that long */
+                for (unsigned i = 0; i < 8; i++) {
                         EXPECT(siege_idle(&s, 10));
                         EXPECT_EQ(front_reap(&s.f, 0, NULL, 1), 0);
                         offer(&(struct vq_piece){ front_gpa(&s.f, 0, i), 1200 }, 0, 1, i);

@@ -36,8 +36,8 @@ static void expect_refused(const struct vhost_user_region *regions, const int *f
         before = s.dev.map;
         EXPECT_EQ(mock_mem_table(&s, regions, fds, n), REFUSED);
         EXPECT(s.dev.map == before && s.dev.maps == 1 && s.dev.vring[0].running);
-        EXPECT_EQ(mock_u64(&s, VHOST_USER_SET_PROTOCOL_FEATURES, 0),
-                  ACCEPTED); /* without acknowledgements it ends */
+        /* without acknowledgements it ends */
+        EXPECT_EQ(mock_u64(&s, VHOST_USER_SET_PROTOCOL_FEATURES, 0), ACCEPTED);
         EXPECT_EQ(mock_mem_table(&s, regions, fds, n), CLOSED);
         if (!strstr(s.why, why))
                 fail_msg("\"%s\" does not say \"%s\"", s.why, why);
@@ -236,8 +236,8 @@ TEST(memory, regions_are_added_up_to_the_slots_and_removed_by_their_description)
         EXPECT_EQ(s.dev.map->n, VHOST_USER_REGIONS_MAX);
         r = region(7 * PAGE, PAGE, 0);
         EXPECT_EQ(mock_mem_reg(&s, VHOST_USER_REM_MEM_REG, &r, other), REFUSED); /* another file's */
-        EXPECT_EQ(mock_mem_reg(&s, VHOST_USER_REM_MEM_REG, &r, memory),
-                  ACCEPTED); /* its own, as some front ends send */
+        /* its own, as some front ends send */
+        EXPECT_EQ(mock_mem_reg(&s, VHOST_USER_REM_MEM_REG, &r, memory), ACCEPTED);
         EXPECT_EQ(mock_mem_reg(&s, VHOST_USER_REM_MEM_REG, &r, -1), REFUSED);
         r = region(7 * PAGE, PAGE + 1, 0);
         EXPECT_EQ(mock_mem_reg(&s, VHOST_USER_ADD_MEM_REG, &r, memory), REFUSED); /* overlaps the next */

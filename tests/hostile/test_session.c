@@ -401,8 +401,8 @@ TEST(session, acknowledges_nothing_before_that_was_negotiated)
         EXPECT_EQ(mock_empty(&s, VHOST_USER_SET_OWNER), ACCEPTED);
         EXPECT_EQ(mock_u64(&s, VHOST_USER_SET_PROTOCOL_FEATURES, 0), ACCEPTED);
         EXPECT_EQ(mock_empty(&s, VHOST_USER_SET_OWNER), SILENT);
-        EXPECT_EQ(mock_u64(&s, VHOST_USER_SET_PROTOCOL_FEATURES, ack),
-                  ACCEPTED); /* User Mode Linux waits for it */
+        /* User Mode Linux waits for it */
+        EXPECT_EQ(mock_u64(&s, VHOST_USER_SET_PROTOCOL_FEATURES, ack), ACCEPTED);
         mock_close(&s);
 }
 
@@ -779,8 +779,8 @@ TEST(session, refuses_features_that_were_not_offered)
                 if (!(features_device() & BIT(bit)))
                         EXPECT_EQ(mock_u64(&s, VHOST_USER_SET_FEATURES, features_device() | BIT(bit)),
                                   REFUSED);
-        EXPECT_EQ(mock_u64(&s, VHOST_USER_SET_FEATURES, F(version_1) | F(host_tso4)),
-                  REFUSED); /* which needs csum */
+        /* which needs csum */
+        EXPECT_EQ(mock_u64(&s, VHOST_USER_SET_FEATURES, F(version_1) | F(host_tso4)), REFUSED);
         EXPECT_EQ(s.dev.features, features_device());
         mock_close(&s);
 }
@@ -988,8 +988,8 @@ TEST(session, waits_with_a_ring_that_crosses_the_end_of_its_region)
         EXPECT_EQ(mock_state(&s, VHOST_USER_SET_VRING_NUM, 0, 16), ACCEPTED);
         EXPECT_EQ(mock_u64(&s, VHOST_USER_SET_VRING_KICK, 0 | VU_VRING_NOFD), ACCEPTED);
         EXPECT_EQ(mock_addr(&s, 0, end - 16, MOCK_UVA, MOCK_UVA + 512), ACCEPTED);
-        EXPECT_EQ(mock_mem_reg(&s, VHOST_USER_ADD_MEM_REG, &next, memory),
-                  ACCEPTED); /* adjacent there, not here */
+        /* adjacent there, not here */
+        EXPECT_EQ(mock_mem_reg(&s, VHOST_USER_ADD_MEM_REG, &next, memory), ACCEPTED);
         EXPECT(!s.dev.vring[0].running);
         EXPECT_EQ(mock_addr(&s, 0, MOCK_UVA + 1024, MOCK_UVA, UINT64_MAX - 3), ACCEPTED);
         EXPECT(!s.dev.vring[0].running);

@@ -12,8 +12,8 @@ struct frame_spec {
         unsigned vlans; /* 0..2 tags */
         bool v6;
         uint8_t proto; /* IPPROTO_TCP, IPPROTO_UDP; another: payload follows IP at once */
-        unsigned
-                ip_words; /* IPv4: 4-byte words of options, up to 10; IPv6: 8-byte destination options headers */
+        /* IPv4: 4-byte words of options, up to 10; IPv6: 8-byte destination options headers */
+        unsigned ip_words;
         unsigned tcp_words; /* of options, up to 10 */
         unsigned payload;   /* bytes; their values follow from `seed` */
         unsigned pad;       /* bytes after the IP packet, 0xa5 */

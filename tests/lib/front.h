@@ -53,8 +53,8 @@ struct front {
         struct front_queue q[FRONT_QUEUES];
 };
 
-void front_open(struct front *f,
-                const struct vw_device_config *config); /* the device and its control thread */
+/* the device and its control thread */
+void front_open(struct front *f, const struct vw_device_config *config);
 void front_close(struct front *f);
 
 /* A session, up to and with enabled rings of `size` entries. */

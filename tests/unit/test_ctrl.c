@@ -323,8 +323,8 @@ TEST(ctrl, noise_is_refused_or_understood)
                 if (decode(bytes, len, &cmd) == 0) {
                         int r = net_ctrl_encode(&cmd, out, sizeof(out));
 
-                        if (r ==
-                            -EINVAL) /* a zero address in a table: a device takes it, a driver never sends it */
+                        /* a zero address in a table: a device takes it, a driver never sends it */
+                        if (r == -EINVAL)
                                 continue;
                         EXPECT_EQ(r, len);
                         if (cmd.class_id != VIRTIO_NET_CTRL_NOTF_COAL) /* its reserved field is ignored */

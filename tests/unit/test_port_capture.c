@@ -219,8 +219,8 @@ TEST(capture, merges_lanes_by_time)
         EXPECT_EQ(capture_new(3, &c), 0);
         EXPECT_EQ(capture_start(c, memfile(&r)), 0);
         capture_stop(c);
-        c->session =
-                c->last_session + 1; /* recorded before the writer starts, so that it finds all at once */
+        /* recorded before the writer starts, so that it finds all at once */
+        c->session = c->last_session + 1;
         for (uint64_t i = 0; i < 300; i++)
                 capture_frame(c, (unsigned)(i * i % 3), &pkt, i + 1);
         close(r.fd);

@@ -372,8 +372,8 @@ TEST(attach, a_device_that_takes_nothing_holds_the_port_back)
         calls = __atomic_load_n(&t.sport.rx_calls, __ATOMIC_RELAXED);
         EXPECT(calls < sent + 10); /* what is not wanted is not read */
         usleep(20000);
-        EXPECT_EQ(__atomic_load_n(&t.sport.rx_calls, __ATOMIC_RELAXED),
-                  calls); /* nor looked at again and again */
+        /* nor looked at again and again */
+        EXPECT_EQ(__atomic_load_n(&t.sport.rx_calls, __ATOMIC_RELAXED), calls);
         while (next < sent && clock_now() < until) {
                 uint32_t seq;
 

@@ -261,8 +261,8 @@ TEST(device_calls, are_never_lost_whatever_changes_meanwhile)
                 if (back < sent && !vq_driver_call_enable(&f.q[1].vq)) {
                         uint64_t calls = f.q[1].calls;
 
-                        EXPECT_SOON((drain_port(),
-                                     front_calls(&f, 1) > calls)); /* woken by a call and by nothing else */
+                        /* woken by a call and by nothing else */
+                        EXPECT_SOON((drain_port(), front_calls(&f, 1) > calls));
                         idle++;
                 }
         }

@@ -215,8 +215,8 @@ TEST(device_ctrlq, a_table_too_long_lets_all_of_its_kind_through)
 TEST(device_ctrlq, tells_the_port_how_many_pairs_carry_frames)
 {
         begin(4, CTRL | F(mq));
-        EXPECT_SOON(__atomic_load_n(&port.active, __ATOMIC_RELAXED) ==
-                    1); /* before the command: the first pair */
+        /* before the command: the first pair */
+        EXPECT_SOON(__atomic_load_n(&port.active, __ATOMIC_RELAXED) == 1);
         EXPECT_EQ(COMMAND("\4\0\3\0"), VIRTIO_NET_OK);
         EXPECT_EQ(__atomic_load_n(&port.active, __ATOMIC_RELAXED), 3);
         EXPECT_EQ(COMMAND("\4\0\5\0"), VIRTIO_NET_ERR);

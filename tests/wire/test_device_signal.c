@@ -41,8 +41,8 @@ static void offer(void)
         EXPECT(front_send(&f, 0, (const uint8_t[60]){ 2 }, 60, NULL));
         store_release(&armed, true);
         vq_driver_publish(&f.q[1].vq);
-        if (vq_driver_kick_needed(
-                    &f.q[1].vq)) /* not written by front_kick(), whose write would be taken for the call */
+        /* not written by front_kick(), whose write would be taken for the call */
+        if (vq_driver_kick_needed(&f.q[1].vq))
                 EXPECT_EQ(__real_write(f.q[1].kick, &(uint64_t){ 1 }, sizeof(uint64_t)), sizeof(uint64_t));
         EXPECT(front_send(&f, 0, (const uint8_t[61]){ 2 }, 61, NULL));
         store_release(&second_waits, true);

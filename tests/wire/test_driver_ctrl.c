@@ -313,8 +313,8 @@ TEST(driver_ctrl, several_pairs_are_announced_once)
         rig_start(&r);
         EXPECT_EQ(commands(&r), 1);
         expect_command(&r, "\4\0\3\0", 4);
-        EXPECT_EQ(r.dev.ring[8].running,
-                  true); /* the control queue comes after the pairs that the device has */
+        /* the control queue comes after the pairs that the device has */
+        EXPECT_EQ(r.dev.ring[8].running, true);
         EXPECT_EQ(r.dev.ring[5].running, true);
         EXPECT_EQ(r.dev.ring[6].running, false);
         rig_end(&r);

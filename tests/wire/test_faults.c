@@ -244,8 +244,8 @@ static void sweep(bool device, bool driver)
         EXPECT(try_link(false, false)); /* what is made once stays */
         before = faults_hold();
         for (unsigned e = 0; e < n_errors; e++) {
-                unsigned idle =
-                        0; /* rounds on end without a fault: the last calls have been reached with each error */
+                /* rounds on end without a fault: the last calls have been reached with each error */
+                unsigned idle = 0;
 
                 for (long n = 0; idle < ARRAY_SIZE(errors); n++) {
                         bool works, fired;
