@@ -9,16 +9,15 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "attach/clock.h"
 #include "attach/say.h"
 #include "attach/worker.h"
 
 #define RETRY_FIRST_NS 10000000u   /* 10 ms after a failure, */
 #define RETRY_MAX_NS   1000000000u /* doubled up to a second */
 #define TX_LAZY_US     1000u       /* a port's frames are gone from it once they are read: nobody waits */
-#define NEVER          UINT64_MAX
 
 enum { EV_DRIVER, EV_PORT, EV_LISTEN, EV_ALARM };
 
@@ -35,14 +34,6 @@ struct attach {
         uint64_t retry_at, retry_ns;
         char last_failure[160];
 };
-
-static uint64_t clock_ns(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- what the driver tells us ---- */
 

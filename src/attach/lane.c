@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "attach/clock.h"
 #include "attach/say.h"
 
 #define POLL_BUDGET 64
@@ -172,7 +173,7 @@ uint64_t lane_prepare_sleep(struct lane *l)
                 vw_driver_watch(l->drv, l->index, fd, events);
         l->fd = fd;
         l->watched = events;
-        return wants_frames ? vw_port_deadline(l->port, l->index) : UINT64_MAX;
+        return wants_frames ? vw_port_deadline(l->port, l->index) : NEVER;
 }
 
 void lane_woken(struct lane *l, int events)

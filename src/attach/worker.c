@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "attach/clock.h"
 #include "attach/say.h"
 
 struct worker {
@@ -76,21 +77,13 @@ static void run_one(struct worker *w, struct lane *l)
         }
 }
 
-static uint64_t clock_ns(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void sleep_until(int epfd, uint64_t deadline)
 {
         struct epoll_event ev;
         uint64_t now = clock_ns(), left = deadline > now ? deadline - now : 0;
         struct timespec t = { .tv_sec = (time_t)(left / 1000000000u), .tv_nsec = (long)(left % 1000000000u) };
 
-        epoll_pwait2(epfd, &ev, 1, deadline == UINT64_MAX ? NULL : &t, NULL);
+        epoll_pwait2(epfd, &ev, 1, deadline == NEVER ? NULL : &t, NULL);
 }
 
 /* Several lanes: the same steps for all of them, and one sleep.  Lanes are `step` apart. */
@@ -100,7 +93,7 @@ static void run_many(struct worker *w, unsigned step)
         uint64_t busy_until = 0;
 
         while (!stopping(w->all)) {
-                uint64_t deadline = UINT64_MAX;
+                uint64_t deadline = NEVER;
                 bool more = false;
 
                 for (unsigned i = w->first; i < w->all->n_lanes; i += step)

@@ -61,14 +61,6 @@ bool mailbox_wait(struct mailbox *mb, int timeout_ms)
         return true;
 }
 
-void mailbox_call(struct mailbox *mb, void (*fn)(void *arg), void *arg)
-{
-        mailbox_post(mb, fn, arg);
-        while (!mailbox_wait(mb, -1)) {
-                /* a signal: go on waiting */
-        }
-}
-
 /* A post may be seen before its ring.  The ring is then taken later, or the worker would wake for it again and again. */
 static void take_rings(struct mailbox *mb)
 {

@@ -16,11 +16,8 @@ struct mailbox {
 int mailbox_init(struct mailbox *mb);
 void mailbox_done(struct mailbox *mb);
 
-/* Control thread: runs fn(arg) on the worker and returns when it has run. */
-void mailbox_call(struct mailbox *mb, void (*fn)(void *arg), void *arg);
-
-/* The two halves of a call, for a caller that has something to do about a worker that does not answer.
- * mailbox_wait() is to be repeated until it returns true. */
+/* Control thread: fn(arg) runs on the worker, and has run when mailbox_wait() says so.  That is to be repeated until it returns true: in
+ * between the caller can do something about a worker that does not answer. */
 void mailbox_post(struct mailbox *mb, void (*fn)(void *arg), void *arg);
 bool mailbox_wait(struct mailbox *mb, int timeout_ms);
 

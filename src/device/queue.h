@@ -134,7 +134,7 @@ struct dev_queue {
 
         /* control and the control queue's worker write under dev->guest.lock, the worker adopts between turns */
         uint64_t wanted;   /* settings_pack() */
-        uint64_t operator; /* what a reset returns to */
+        uint64_t standing; /* the operator's, which a reset returns to */
 
         /* worker writes, anyone reads */
         bool live; /* running, enabled and not broken */

@@ -30,7 +30,7 @@ static void forget_guest(struct vw_device *dev)
         dev_update_offloads(dev);
 }
 
-/* Not held against features_consistent(): a front end that keeps the control queue to itself passes MQ on and CTRL_VQ not. */
+/* Not asked for consistency: a front end that keeps the control queue to itself passes MQ on and CTRL_VQ not. */
 static int op_set_features(void *ctx, uint64_t features, const char **ret_why)
 {
         struct vw_device *dev = ctx;

@@ -38,7 +38,7 @@ void dev_settings_reset(struct dev_queue *q)
         const struct dev_guest *guest = &q->dev->guest;
         unsigned kind = q->index % 2;
 
-        store_relaxed(&q->wanted, q->operator);
+        store_relaxed(&q->wanted, q->standing);
         if (guest->coalesce[kind].set && q->index < 2 * q->dev->pairs)
                 dev_settings_coalesce(q, guest->coalesce[kind].usecs, guest->coalesce[kind].frames);
 }
@@ -161,7 +161,7 @@ int vw_device_set(struct vw_device *dev, const struct vw_setting *settings, unsi
                         if (!concerns(dev, &settings[i], k))
                                 continue;
                         wanted = changed(wanted, &settings[i], kind_of(dev, k));
-                        q->operator= changed(q->operator, & settings[i], kind_of(dev, k));
+                        q->standing = changed(q->standing, &settings[i], kind_of(dev, k));
                 }
                 store_relaxed(&q->wanted, wanted); /* all of them at once */
         }
@@ -230,6 +230,6 @@ void dev_settings_init(struct vw_device *dev, const struct vw_device_config *con
                 /* a control queue: commands are rare and should be answered at once */
                 if (i == 2 * dev->pairs)
                         s = (struct vw_queue_settings){ 0 };
-                dev->queues[i].operator= dev->queues[i].wanted = settings_pack(&s);
+                dev->queues[i].standing = dev->queues[i].wanted = settings_pack(&s);
         }
 }

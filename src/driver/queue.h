@@ -22,7 +22,6 @@
 #include "ring/vq.h"
 #include "vwire/driver.h"
 
-#define NAPI_BUDGET   64 /* packets a poll, so that one queue cannot starve its thread's other work */
 #define TX_BATCH      64 /* completions taken from the ring at a time */
 #define RX_BATCH      64 /* packets handed to the program at a time */
 

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -60,11 +59,4 @@ void *arena_alloc(struct arena *a, size_t size, size_t align)
                 return NULL;
         a->used = start + size;
         return a->va + start;
-}
-
-void arena_reset(struct arena *a)
-{
-        if (a->va)
-                memset(a->va, 0, a->used);
-        a->used = 0;
 }

@@ -17,7 +17,6 @@ void arena_done(struct arena *a); /* half-built and zero-filled arenas too */
 
 /* Zeroed bytes, or NULL when it is full.  `align` is a power of two. */
 void *arena_alloc(struct arena *a, size_t size, size_t align);
-void arena_reset(struct arena *a); /* all at once; contents are zeroed */
 
 static inline uint64_t arena_gpa(const struct arena *a, const void *p)
 {

@@ -35,27 +35,6 @@ uint64_t net_csum_add(uint64_t sum, const void *data, size_t len)
         return net_csum_join((uint64_t)a, (uint64_t)(a >> 64));
 }
 
-uint64_t net_csum_iov(uint64_t sum, const struct iovec *iov, unsigned n, size_t off, size_t len)
-{
-        size_t done = 0;
-
-        for (unsigned i = 0; i < n && done < len; i++) {
-                if (off >= iov[i].iov_len) {
-                        off -= iov[i].iov_len;
-                        continue;
-                }
-                size_t part = MIN(iov[i].iov_len - off, len - done);
-                uint64_t piece = net_csum_add(0, (const uint8_t *)iov[i].iov_base + off, part);
-
-                if (done % 2) /* each byte is the other half of its word: times 256, modulo 2^64 - 1 */
-                        piece = piece << 8 | piece >> 56;
-                sum = net_csum_join(sum, piece);
-                done += part;
-                off = 0;
-        }
-        return sum;
-}
-
 uint16_t net_csum_fold(uint64_t sum)
 {
         sum = (sum >> 32) + (sum & 0xffffffff);

@@ -3,7 +3,6 @@
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/uio.h>
 
 static inline uint64_t net_csum_join(uint64_t a, uint64_t b)
 {
@@ -13,9 +12,6 @@ static inline uint64_t net_csum_join(uint64_t a, uint64_t b)
 
 /* Adds `len` bytes that start at an even place. */
 uint64_t net_csum_add(uint64_t sum, const void *data, size_t len);
-
-/* Adds `len` bytes of the pieces from byte `off` on; pieces may have any length and address. */
-uint64_t net_csum_iov(uint64_t sum, const struct iovec *iov, unsigned n, size_t off, size_t len);
 
 /* Folds and complements.  In memory byte order: store it as it is. */
 uint16_t net_csum_fold(uint64_t sum);

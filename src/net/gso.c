@@ -111,8 +111,3 @@ uint32_t net_gso_next(struct net_gso *g, uint8_t *out, uint32_t room)
         g->index++;
         return len;
 }
-
-unsigned net_gso_count(const struct net_gso *g)
-{
-        return g->payload ? (g->payload + g->size - 1) / g->size : 1;
-}

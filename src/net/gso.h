@@ -23,5 +23,3 @@ int net_gso_begin(struct net_gso *g, const struct vw_net_hdr *hdr, const uint8_t
 uint32_t net_gso_next(struct net_gso *g, uint8_t *out, uint32_t room);
 
 #define NET_GSO_ROOM VW_FRAME_MAX
-
-unsigned net_gso_count(const struct net_gso *g);

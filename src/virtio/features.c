@@ -71,11 +71,6 @@ uint64_t features_closed(uint64_t set)
         return set;
 }
 
-bool features_consistent(uint64_t set)
-{
-        return features_closed(set) == set;
-}
-
 int vw_feature_bit(const char *name)
 {
         return feature_bit(name);

@@ -22,11 +22,8 @@ uint64_t features_driver(void);
 int feature_bit(const char *name);
 const char *feature_name(unsigned bit);
 
-/* `features` without each bit whose prerequisite is missing, until nothing more falls. */
+/* `features` without each bit whose prerequisite is missing, until nothing more falls: a set that is consistent stays as it is. */
 uint64_t features_closed(uint64_t features);
-
-/* True if every bit of `features` has its prerequisites. */
-bool features_consistent(uint64_t features);
 
 /* Bits of features that the virtio-net header takes 12 bytes with, else 10 (5.1.6.1). */
 static inline unsigned features_hdr_len(uint64_t features)

@@ -45,26 +45,7 @@ enum { VRING_DESC_F_NEXT = 1, VRING_DESC_F_WRITE = 2, VRING_DESC_F_INDIRECT = 4 
 enum { VRING_AVAIL_F_NO_INTERRUPT = 1 };
 enum { VRING_USED_F_NO_NOTIFY = 1 };
 
-/* ---- packed virtqueue (2.8) ---- */
-struct vring_packed_desc {
-        uint64_t addr;
-        uint32_t len;
-        uint16_t id;
-        uint16_t flags;
-};
-
-struct vring_packed_event {
-        uint16_t off_wrap;
-        uint16_t flags;
-};
-
-static_assert(sizeof(struct vring_packed_desc) == 16, "2.8.13");
-enum { VRING_PACKED_DESC_F_AVAIL = 1 << 7, VRING_PACKED_DESC_F_USED = 1 << 15 };
-enum { VRING_PACKED_EVENT_ENABLE = 0, VRING_PACKED_EVENT_DISABLE = 1, VRING_PACKED_EVENT_DESC = 2 };
-
 /* ---- virtio-net (5.1) ---- */
-#define VIRTIO_ID_NET 1
-
 struct virtio_net_hdr {
         uint8_t flags;
         uint8_t gso_type;
@@ -130,11 +111,7 @@ enum {
 enum { VIRTIO_NET_CTRL_MAC_TABLE_SET = 0, VIRTIO_NET_CTRL_MAC_ADDR_SET = 1 };
 enum { VIRTIO_NET_CTRL_VLAN_ADD = 0, VIRTIO_NET_CTRL_VLAN_DEL = 1 };
 enum { VIRTIO_NET_CTRL_ANNOUNCE_ACK = 0 };
-enum {
-        VIRTIO_NET_CTRL_MQ_VQ_PAIRS_SET = 0,
-        VIRTIO_NET_CTRL_MQ_RSS_CONFIG = 1,
-        VIRTIO_NET_CTRL_MQ_HASH_CONFIG = 2
-};
+enum { VIRTIO_NET_CTRL_MQ_VQ_PAIRS_SET = 0 };
 enum { VIRTIO_NET_CTRL_GUEST_OFFLOADS_SET = 0 };
 enum {
         VIRTIO_NET_CTRL_NOTF_COAL_TX_SET = 0,

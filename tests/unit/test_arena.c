@@ -53,21 +53,6 @@ TEST(arena, file_cannot_be_shrunk_grown_or_unsealed_by_whoever_holds_it)
         arena_done(&a);
 }
 
-TEST(arena, reset_takes_everything_back_and_zeroes_it)
-{
-        struct arena a;
-        uint8_t *p;
-
-        EXPECT_EQ(arena_init(&a, 4096), 0);
-        p = arena_alloc(&a, 4096, 1);
-        memset(p, 0xa5, 4096);
-        arena_reset(&a);
-        EXPECT(arena_alloc(&a, 4096, 1) == p);
-        for (int i = 0; i < 4096; i++)
-                EXPECT_EQ(p[i], 0);
-        arena_done(&a);
-}
-
 TEST(arena, without_a_possible_size_opens_nothing)
 {
         const size_t sizes[] = { 0, SIZE_MAX, SIZE_MAX - 4094 };
@@ -94,5 +79,4 @@ TEST(arena, done_accepts_zeroed_failed_and_done_ones)
         EXPECT(arena_init(&a, SIZE_MAX / 4) < 0);
         arena_done(&a);
         EXPECT(!arena_alloc(&a, 1, 1));
-        arena_reset(&a);
 }

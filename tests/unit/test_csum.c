@@ -67,33 +67,6 @@ TEST(csum, carries_are_never_lost)
         free(ones);
 }
 
-TEST(csum, pieces_of_any_length_sum_like_the_whole)
-{
-        enum { BYTES = 5000, PIECES = 40 };
-        uint8_t *buf = malloc(BYTES);
-        uint64_t rng = 2;
-
-        fill(buf, BYTES, &rng);
-        for (uint64_t round = 0; round < test_scale(2000, 200000); round++) {
-                struct iovec iov[PIECES];
-                uint32_t start = 0;
-
-                for (unsigned i = 0; i < PIECES; i++) {
-                        uint32_t len = rng_below(&rng, 4) ? rng_below(&rng, 8) : rng_below(&rng, 400);
-
-                        len = MIN(len, BYTES - start);
-                        iov[i] = (struct iovec){ buf + start, len };
-                        start += len;
-                }
-                uint32_t off = rng_below(&rng, start + 1), len = rng_below(&rng, start - off + 1);
-
-                EXPECT_EQ(net_csum_fold(net_csum_iov(0, iov, PIECES, off, len)), naive(buf + off, len));
-                EXPECT_EQ(net_csum_fold(net_csum_iov(0, iov, PIECES, off, SIZE_MAX)),
-                          naive(buf + off, start - off));
-        }
-        free(buf);
-}
-
 TEST(csum, completes_what_the_stack_left)
 {
         uint8_t *partial = malloc(VW_FRAME_MAX), *whole = malloc(VW_FRAME_MAX);

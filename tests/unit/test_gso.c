@@ -69,7 +69,6 @@ static unsigned expect_cut(struct rig *rig)
                 n++;
         }
         EXPECT_EQ(done, spec->payload);
-        EXPECT_EQ(n, net_gso_count(&gso));
         EXPECT_EQ(net_gso_next(&gso, rig->out, sizeof(rig->out)), 0);
         return n;
 }
