@@ -318,11 +318,7 @@ static int run_serve(const char *const *words)
         return STATUS_OK;
 }
 
-static const struct command {
-        const char *name;
-        unsigned least, most; /* words after it */
-        int (*run)(const char *const *words);
-} commands[] = {
+static const struct opt_command commands[] = {
         {"list",     0, 0,         run_list   },
         { "run",     1, NAMES_MAX, run_run    },
         { "report",  1, NAMES_MAX, run_report },
@@ -332,35 +328,15 @@ static const struct command {
 
 static int run(const char *const *words)
 {
-        const char *names[ARRAY_LEN(commands)];
-        unsigned n = 0;
+        const struct opt_command *command;
 
         if (!words[0])
                 return opts_refuse(COMMAND, "a COMMAND is missing: see vwire bench --help");
-        while (words[1 + n])
-                n++;
-        for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
-                const struct command *c = &commands[i];
-
-                names[i] = c->name;
-                if (strcmp(words[0], c->name) != 0)
-                        continue;
-                if (n < c->least || n > c->most)
-                        return opts_refuse(COMMAND, "%s takes %u to %u words, not %u: see vwire bench --help",
-                                           c->name, c->least, c->most, n);
-                return c->run(words + 1);
-        }
-        return opts_refuse(COMMAND, "unknown command %.100s: did you mean %s?", words[0],
-                           opts_nearest(words[0], names, ARRAY_LEN(names)));
+        command = opts_command(COMMAND, commands, ARRAY_LEN(commands), words);
+        return command ? command->run(words + 1) : STATUS_USAGE;
 }
 
 int cmd_bench(int argc, char **argv)
 {
-        struct opts *opts;
-        int status = opts_start(&page, argc, argv, &opts);
-
-        if (status < 0)
-                status = run(opts_args(opts));
-        opts_free(opts);
-        return status;
+        return opts_run(&page, argc, argv, run);
 }

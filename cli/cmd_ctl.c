@@ -332,11 +332,7 @@ static int run_stop(const char *const *words)
         return status;
 }
 
-static const struct command {
-        const char *name;
-        unsigned least, most; /* words after it */
-        int (*run)(const char *const *words);
-} commands[] = {
+static const struct opt_command commands[] = {
         {"stats",     0, 0,    run_stats   },
         { "get",      0, 1024, run_get     },
         { "set",      1, 1024, run_set     },
@@ -348,38 +344,18 @@ static const struct command {
         { "stop",     0, 0,    run_stop    },
 };
 
-static const struct command *find_command(const char *name)
-{
-        const char *names[ARRAY_LEN(commands)];
-
-        for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
-                names[i] = commands[i].name;
-                if (!strcmp(name, names[i]))
-                        return &commands[i];
-        }
-        opts_refuse("vwire ctl", "unknown command %.100s: did you mean %s?", name,
-                    opts_nearest(name, names, ARRAY_LEN(names)));
-        return NULL;
-}
-
 static int run(const char *const *words)
 {
-        const struct command *command;
-        unsigned n = 0;
+        const struct opt_command *command;
         int status;
 
         if (options.replay)
                 return words[0] ? usage("--replay goes without PATH and COMMAND") : replay();
         if (!words[0] || !words[1])
                 return usage(words[0] ? "a COMMAND is missing" : "the PATH of a control socket is missing");
-        command = find_command(words[1]);
+        command = opts_command("vwire ctl", commands, ARRAY_LEN(commands), words + 1);
         if (!command)
                 return STATUS_USAGE;
-        while (words[2 + n])
-                n++;
-        if (n < command->least || n > command->most)
-                return opts_refuse("vwire ctl", "%s takes %u to %u words, not %u: see vwire ctl --help",
-                                   command->name, command->least, command->most, n);
         if ((options.watch_ms || options.prometheus) && command->run != run_stats)
                 return opts_refuse("vwire ctl", "--%s goes with stats only",
                                    options.prometheus ? "prometheus" : "watch");
@@ -397,11 +373,5 @@ static int run(const char *const *words)
 
 int cmd_ctl(int argc, char **argv)
 {
-        struct opts *opts;
-        int status = opts_start(&page, argc, argv, &opts);
-
-        if (status < 0)
-                status = run(opts_args(opts));
-        opts_free(opts);
-        return status;
+        return opts_run(&page, argc, argv, run);
 }

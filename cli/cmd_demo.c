@@ -433,7 +433,7 @@ static int report(const struct demo *d)
         return STATUS_OK;
 }
 
-static int run(void)
+static int run(const char *const *words)
 {
         struct demo d = {
                 .iperf = CHILD_NONE,
@@ -445,6 +445,7 @@ static int run(void)
         const char *why;
         int status = -1;
 
+        (void)words;
         if (!child_found("iperf3"))
                 return fail("%s is not installed: apt-get install iperf3", "iperf3");
         if (!child_found("sockperf"))
@@ -469,11 +470,5 @@ static int run(void)
 
 int cmd_demo(int argc, char **argv)
 {
-        struct opts *opts;
-        int status = opts_start(&page, argc, argv, &opts);
-
-        if (status < 0)
-                status = run();
-        opts_free(opts);
-        return status;
+        return opts_run(&page, argc, argv, run);
 }

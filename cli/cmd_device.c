@@ -422,7 +422,7 @@ static int set_up(struct device *d)
         return status < 0 ? meet_peers(d) : status;
 }
 
-static int run(void)
+static int run(const char *const *words)
 {
         struct device d = {
                 .end = END_INIT("device", "vwire device"),
@@ -430,8 +430,14 @@ static int run(void)
                 .door = -1,
                 .retry_after = RETRY_LEAST_NS,
         };
-        int status = set_up(&d);
+        int status;
 
+        (void)words;
+        if (options.print_capabilities) {
+                puts("{\"type\":\"net\",\"features\":[]}");
+                return STATUS_OK;
+        }
+        status = set_up(&d);
         if (status < 0) {
                 end_ready(&d.end);
                 status = loop(&d);
@@ -446,15 +452,5 @@ static int run(void)
 
 int cmd_device(int argc, char **argv)
 {
-        struct opts *opts;
-        int status = opts_start(&page, argc, argv, &opts);
-
-        if (status < 0 && options.print_capabilities) {
-                puts("{\"type\":\"net\",\"features\":[]}");
-                status = STATUS_OK;
-        }
-        if (status < 0)
-                status = run();
-        opts_free(opts);
-        return status;
+        return opts_run(&page, argc, argv, run);
 }

@@ -215,7 +215,7 @@ static void loop(struct driver *d)
         }
 }
 
-static int run(void)
+static int run(const char *const *words)
 {
         struct driver d = {
                 .end = END_INIT("driver", "vwire driver"),
@@ -223,6 +223,7 @@ static int run(void)
         };
         int status = check_options();
 
+        (void)words;
         if (status < 0)
                 status = end_start(&d.end);
         if (status < 0)
@@ -250,11 +251,5 @@ static int run(void)
 
 int cmd_driver(int argc, char **argv)
 {
-        struct opts *opts;
-        int status = opts_start(&page, argc, argv, &opts);
-
-        if (status < 0)
-                status = run();
-        opts_free(opts);
-        return status;
+        return opts_run(&page, argc, argv, run);
 }

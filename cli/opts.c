@@ -8,7 +8,8 @@
 
 #include "cli.h"
 
-#define SHOWN 100 /* bytes of a word that an error repeats */
+#define SHOWN        100 /* bytes of a word that an error repeats */
+#define COMMANDS_MAX 16  /* that a command has */
 
 struct opts {
         poptContext popt;
@@ -377,19 +378,55 @@ void opts_help(const struct opt_page *page, FILE *out)
                 fprintf(out, "\nexamples:\n%s", page->examples);
 }
 
-int opts_start(const struct opt_page *page, int argc, char **argv, struct opts **ret_opts)
+/* ---- a subcommand ---- */
+
+int opts_run(const struct opt_page *page, int argc, char **argv, int (*run)(const char *const *words))
 {
         char why[OPT_WHY_LEN];
+        struct opts *opts;
+        int status = STATUS_OK;
 
-        switch (opts_parse(page, argc, argv, ret_opts, why)) {
+        switch (opts_parse(page, argc, argv, &opts, why)) {
         case OPTS_RUN:
-                return -1;
+                status = run(opts_args(opts));
+                break;
         case OPTS_HELP:
                 opts_help(page, stdout);
-                return STATUS_OK;
+                break;
         case OPTS_WRONG:
+                fprintf(stderr, "%s\n", why);
+                status = opts ? STATUS_USAGE : STATUS_FAILED; /* without any it is the memory that is wrong */
                 break;
         }
-        fprintf(stderr, "%s\n", why);
-        return *ret_opts ? STATUS_USAGE : STATUS_FAILED; /* without any it is the memory that is wrong */
+        opts_free(opts);
+        return status;
+}
+
+const struct opt_command *opts_command(const char *command, const struct opt_command *commands, unsigned n,
+                                       const char *const *words)
+{
+        const char *names[COMMANDS_MAX];
+        unsigned given = 0;
+
+        while (words[1 + given])
+                given++;
+        for (unsigned i = 0; i < n; i++) {
+                const struct opt_command *c = &commands[i];
+
+                names[i] = c->name;
+                if (strcmp(words[0], c->name) != 0)
+                        continue;
+                if (given >= c->least && given <= c->most)
+                        return c;
+                if (c->least == c->most)
+                        opts_refuse(command, "%s takes %u word%s, not %u: see %s --help", c->name, c->most,
+                                    c->most == 1 ? "" : "s", given, command);
+                else
+                        opts_refuse(command, "%s takes %u to %u words, not %u: see %s --help", c->name,
+                                    c->least, c->most, given, command);
+                return NULL;
+        }
+        opts_refuse(command, "unknown command %.100s: did you mean %s?", words[0],
+                    opts_nearest(words[0], names, n));
+        return NULL;
 }

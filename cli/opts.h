@@ -77,11 +77,22 @@ enum opt_verdict opts_parse(const struct opt_page *page, int argc, char **argv, 
                             char why[OPT_WHY_LEN]);
 void opts_free(struct opts *opts);
 
-/* The same for a command: --help and errors are printed.  -1: go on; else the status to exit with. */
-int opts_start(const struct opt_page *page, int argc, char **argv, struct opts **ret_opts);
+/* All of a subcommand: prints --help or the error, or runs it with the words that are no option (ending in NULL).  The status to exit with. */
+int opts_run(const struct opt_page *page, int argc, char **argv, int (*run)(const char *const *words));
 
 /* The words that are no option, ending in NULL. */
 const char *const *opts_args(const struct opts *opts);
+
+/* A command of a command, as in `vwire ctl PATH stats`. */
+struct opt_command {
+        const char *name;
+        unsigned least, most; /* words after it */
+        int (*run)(const char *const *words);
+};
+
+/* The one that words[0] names, with as many words after it as it takes.  NULL: the error has been printed. */
+const struct opt_command *opts_command(const char *command, const struct opt_command *commands, unsigned n,
+                                       const char *const *words);
 
 void opts_help(const struct opt_page *page, FILE *out);
 

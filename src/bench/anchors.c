@@ -33,18 +33,14 @@ bool anchor_busypoll(const struct cell *cell, unsigned variant, enum metric metr
                                                            [METRIC_KICKS] = "ioexits_pct" };
         const char *column = is_headline(cell, metric) ? "throughput_pct" : columns[metric];
         char size[16], sessions[16];
-        const struct published_key keys[] = {
-                {"msg_size_bytes", size },
-                { "sessions",               sessions },
-                { 0}
-        };
         double change;
 
         if (!variant || !tables[cell->work] || !column)
                 return false;
         snprintf(size, sizeof(size), "%u", cell->size);
         snprintf(sessions, sizeof(sessions), "%u", cell->sessions);
-        change = published_number(tables[cell->work], keys, column);
+        change = published_number(tables[cell->work], KEYS("msg_size_bytes", size, "sessions", sessions),
+                                  column);
         return found(change, change, ret_low, ret_high);
 }
 
@@ -52,17 +48,14 @@ bool anchor_contention(const struct cell *cell, unsigned variant, enum metric me
                        double *ret_high)
 {
         char size[16];
-        const struct published_key keys[] = {
-                {"workload", workload_info[cell->work].name },
-                { "msg_size_bytes",         size },
-                { 0}
-        };
         double change;
 
         if (!variant || !is_headline(cell, metric))
                 return false;
         snprintf(size, sizeof(size), "%u", cell->size);
-        change = published_number("busypoll_testB", keys, "delta_pct");
+        change = published_number("busypoll_testB",
+                                  KEYS("workload", workload_info[cell->work].name, "msg_size_bytes", size),
+                                  "delta_pct");
         return found(change, change, ret_low, ret_high);
 }
 
@@ -75,30 +68,24 @@ static const char *const txnapi_names[TXNAPI_COUNT] = { [TXNAPI_ORPHAN] = "upstr
 /* Bytes a packet were printed for two variants only, and one of them under another name. */
 static double txnapi_length(const struct cell *cell, unsigned variant)
 {
+        const char *name = variant == TXNAPI_AT_RX ? "at_rx" : txnapi_names[variant];
         char streams[16];
-        const struct published_key keys[] = {
-                {"variant", variant == TXNAPI_AT_RX ? "at_rx" : txnapi_names[variant] },
-                { "streams",        streams },
-                { 0}
-        };
 
         snprintf(streams, sizeof(streams), "%u", cell->sessions);
-        return published_number("tx_napi_2017_bytes_per_pkt", keys, "bytes_per_pkt");
+        return published_number("tx_napi_2017_bytes_per_pkt", KEYS("variant", name, "streams", streams),
+                                "bytes_per_pkt");
 }
 
 static double txnapi_value(const struct cell *cell, unsigned variant, const char *metric)
 {
+        const char *test = cell->work == WORK_TCP_RR ? "TCP_RR" : "TCP_STREAM";
         char concurrency[16];
-        const struct published_key keys[] = {
-                {"test",       cell->work == WORK_TCP_RR ? "TCP_RR" : "TCP_STREAM" },
-                { "concurrency",           concurrency },
-                { "metric",metric },
-                { "variant",    txnapi_names[variant] },
-                { 0          }
-        };
 
         snprintf(concurrency, sizeof(concurrency), "%u", cell->sessions);
-        return published_number("tx_napi_2017", keys, "value");
+        return published_number("tx_napi_2017",
+                                KEYS("test", test, "concurrency", concurrency, "metric", metric, "variant",
+                                     txnapi_names[variant]),
+                                "value");
 }
 
 bool anchor_txnapi(const struct cell *cell, unsigned variant, enum metric metric, double *ret_low,
@@ -134,6 +121,7 @@ bool anchor_txnapi(const struct cell *cell, unsigned variant, enum metric metric
 bool anchor_txintr(const struct cell *cell, unsigned variant, enum metric metric, double *ret_low,
                    double *ret_high)
 {
+        /* clang-format off */
         static const struct row {
                 unsigned variant;
                 enum workload work;
@@ -141,30 +129,20 @@ bool anchor_txintr(const struct cell *cell, unsigned variant, enum metric metric
                 const char *source, *workload, *what;
                 int sign;
         } rows[] = {
-                {TXINTR_EACH,      WORK_TCP_RR,   METRIC_TPS,           "cover_letter_tx_intr_vs_orphan", "tcp_rr",
-                 "regression",                                                                                                           -1},
-                { TXINTR_COALESCE, WORK_GUEST_RX, METRIC_CPU,           "coalescing_reply",               "guest_rx",       "cpu_saved",
-                 -1                                                                                                                        },
-                { TXINTR_COALESCE, WORK_GUEST_RX, METRIC_TX_INTERRUPTS, "coalescing_reply",               "guest_rx",
-                 "tx_interrupts_removed",                                                                                                -1},
-                { TXINTR_COALESCE, WORK_GUEST_TX, METRIC_GBPS,          "coalescing_reply",               "guest_tx_small",
-                 "throughput_gain",                                                                                                      1 },
-                { TXINTR_COALESCE, WORK_GUEST_TX, METRIC_TX_INTERRUPTS, "coalescing_reply",               "guest_tx_small",
-                 "tx_interrupts_removed_approx",                                                                                         -1},
-                { TXINTR_COALESCE, WORK_TCP_RR,   METRIC_TPS,           "coalescing_reply",               "tcp_rr",
-                 "transaction_rate_gain",                                                                                                1 },
-                { TXINTR_COALESCE, WORK_TCP_RR,   METRIC_TX_INTERRUPTS, "coalescing_reply",               "tcp_rr",
-                 "tx_interrupts_removed",                                                                                                -1},
+                { TXINTR_EACH,     WORK_TCP_RR,   METRIC_TPS,           "cover_letter_tx_intr_vs_orphan", "tcp_rr",         "regression",                   -1 },
+                { TXINTR_COALESCE, WORK_GUEST_RX, METRIC_CPU,           "coalescing_reply",               "guest_rx",       "cpu_saved",                    -1 },
+                { TXINTR_COALESCE, WORK_GUEST_RX, METRIC_TX_INTERRUPTS, "coalescing_reply",               "guest_rx",       "tx_interrupts_removed",        -1 },
+                { TXINTR_COALESCE, WORK_GUEST_TX, METRIC_GBPS,          "coalescing_reply",               "guest_tx_small", "throughput_gain",               1 },
+                { TXINTR_COALESCE, WORK_GUEST_TX, METRIC_TX_INTERRUPTS, "coalescing_reply",               "guest_tx_small", "tx_interrupts_removed_approx", -1 },
+                { TXINTR_COALESCE, WORK_TCP_RR,   METRIC_TPS,           "coalescing_reply",               "tcp_rr",         "transaction_rate_gain",         1 },
+                { TXINTR_COALESCE, WORK_TCP_RR,   METRIC_TX_INTERRUPTS, "coalescing_reply",               "tcp_rr",         "tx_interrupts_removed",        -1 },
         };
+        /* clang-format on */
 
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
                 const struct row *r = &rows[i];
-                const struct published_key keys[] = {
-                        {"source",     r->source },
-                        { "workload",           r->workload },
-                        { "metric",r->what },
-                        { 0   }
-                };
+                const char *const *keys =
+                        KEYS("source", r->source, "workload", r->workload, "metric", r->what);
                 double low, high;
 
                 if (r->variant != variant || r->work != cell->work || r->metric != metric ||
@@ -190,13 +168,9 @@ bool anchor_autotune(const struct cell *cell, unsigned variant, enum metric metr
         if (variant == AUTOTUNE_PAGE || cell->work != WORK_GUEST_RX || cell->size < 65535 ||
             metric != METRIC_GBPS)
                 return false;
-        for (unsigned i = 0; i < 2; i++) {
-                const struct published_key keys[] = {
-                        {"variant", names[i ? variant : AUTOTUNE_PAGE] },
-                        { 0       }
-                };
-
-                value[i] = published_number("autotune_2014", keys, "netperf_tcp_stream_value");
-        }
+        for (unsigned i = 0; i < 2; i++)
+                value[i] =
+                        published_number("autotune_2014", KEYS("variant", names[i ? variant : AUTOTUNE_PAGE]),
+                                         "netperf_tcp_stream_value");
         return found((value[1] / value[0] - 1) * 100, (value[1] / value[0] - 1) * 100, ret_low, ret_high);
 }

@@ -26,14 +26,13 @@ struct crew_member {
         pthread_t thread;
         int epoll, stop;
         unsigned index;
-        void *ctx; /* of crew_start() */
+        void *ctx; /* of crew_init() */
         void (*tick)(struct crew_member *m);
         int tick_ms;
         struct tally tally;
         uint8_t *buffer; /* CREW_BUFFER bytes of scratch room */
 };
 
-#define CREW_MAX    64
 #define CREW_BUFFER (256 * 1024)
 
 struct crew {

@@ -93,9 +93,9 @@ enum rig_kind {
 
 struct variant {
         const char *name;
-        const char *device,
-                *driver; /* settings on top of the defaults, as `vwire ctl set` takes them; NULL: none */
-        unsigned base;   /* the variant that it is a change of: itself if none */
+        /* settings on top of the defaults, as `vwire ctl set` takes them; NULL: none */
+        const char *device, *driver;
+        unsigned base; /* the variant that it is a change of: itself if none */
         enum rig_kind rig;
         bool linux_does; /* what the driver of a Linux guest does by itself, so that one may take the place of ours */
 };

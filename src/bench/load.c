@@ -183,6 +183,7 @@ static void on_udp_rx(struct crew_member *m, struct watch *w, uint32_t events)
                         return;
 }
 
+/* clang-format off */
 static const struct kind {
         void (*ready)(struct crew_member *m, struct watch *w, uint32_t events);
         enum traffic_mode mode; /* of the TCP connection, where there is one */
@@ -190,13 +191,14 @@ static const struct kind {
         uint32_t events; /* first waited for */
         unsigned port;   /* of the datagrams, above the server's */
 } kinds[] = {
-        [LOAD_TCP_RR] = {on_tcp_rr,           TRAFFIC_ECHO, .tcp = true,        .events = EPOLLOUT},
-        [LOAD_UDP_RR] = { on_udp_rr,          .udp = true,  .events = EPOLLOUT},
-        [LOAD_TCP_TX] = { on_tcp_tx,     TRAFFIC_SOURCE,  .tcp = true,  .events = EPOLLIN                  },
-        [LOAD_TCP_RX] = { on_tcp_rx,       TRAFFIC_SINK,  .tcp = true, .events = EPOLLOUT},
-        [LOAD_UDP_TX] = { on_udp_tx, TRAFFIC_UDP_SOURCE,  .tcp = true,        .udp = true,                   .events = EPOLLIN },
-        [LOAD_UDP_RX] = { on_udp_rx,          .udp = true,  .events = EPOLLOUT, .port = 1},
+        [LOAD_TCP_RR] = { .ready = on_tcp_rr, .tcp = true, .mode = TRAFFIC_ECHO,                    .events = EPOLLOUT },
+        [LOAD_UDP_RR] = { .ready = on_udp_rr,                                          .udp = true, .events = EPOLLOUT },
+        [LOAD_TCP_TX] = { .ready = on_tcp_tx, .tcp = true, .mode = TRAFFIC_SOURCE,                  .events = EPOLLIN },
+        [LOAD_TCP_RX] = { .ready = on_tcp_rx, .tcp = true, .mode = TRAFFIC_SINK,                    .events = EPOLLOUT },
+        [LOAD_UDP_TX] = { .ready = on_udp_tx, .tcp = true, .mode = TRAFFIC_UDP_SOURCE, .udp = true, .events = EPOLLIN },
+        [LOAD_UDP_RX] = { .ready = on_udp_rx,                                          .udp = true, .events = EPOLLOUT, .port = 1 },
 };
+/* clang-format on */
 
 /* ---- life ---- */
 

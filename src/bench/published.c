@@ -22,18 +22,18 @@ static const char *value_at(const struct published_table *t, unsigned row, const
         return NULL;
 }
 
-static bool row_has(const struct published_table *t, unsigned row, const struct published_key *keys)
+static bool row_has(const struct published_table *t, unsigned row, const char *const *keys)
 {
-        for (; keys->column; keys++) {
-                const char *value = value_at(t, row, keys->column);
+        for (; *keys; keys += 2) {
+                const char *value = value_at(t, row, keys[0]);
 
-                if (!value || strcmp(value, keys->value) != 0)
+                if (!value || strcmp(value, keys[1]) != 0)
                         return false;
         }
         return true;
 }
 
-double published_number(const char *table, const struct published_key *keys, const char *column)
+double published_number(const char *table, const char *const *keys, const char *column)
 {
         const struct published_table *t = find_table(table);
 

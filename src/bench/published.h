@@ -11,10 +11,8 @@ struct published_table {
 extern const struct published_table published_tables[];
 extern const unsigned n_published_tables;
 
-/* A column and what stands in it; a list of them ends in an empty one. */
-struct published_key {
-        const char *column, *value;
-};
+/* A column and what stands in it, then another. */
+#define KEYS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
 /* The number in `column` of the first row of `table` that has all keys; NAN where there is no such row or no number in it. */
-double published_number(const char *table, const struct published_key *keys, const char *column);
+double published_number(const char *table, const char *const *keys, const char *column);

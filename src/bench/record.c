@@ -172,7 +172,7 @@ static void take_values(const struct record_experiment *re, const struct record_
 
 static enum verdict judge(const struct finding *f, int better)
 {
-        bool below = f->change.high<f->low, above = f->change.low> f->high;
+        bool below = f->low > f->change.high, above = f->change.low > f->high;
 
         if (!f->published || !summary_enough(&f->change) || !better)
                 return VERDICT_NONE;

@@ -25,8 +25,8 @@ struct session {
         int udp; /* UDP_SOURCE's socket is watched, and this is the connection; else -1 */
         struct sockaddr_in peer;
         struct traffic_hello hello;
-        uint32_t got,
-                owed; /* bytes of the hello or the request so far; bytes of the response still to send */
+        uint32_t got;  /* bytes of the hello or the request so far */
+        uint32_t owed; /* bytes of the response still to send */
 };
 
 struct server {
@@ -48,9 +48,8 @@ static void close_session(struct crew_member *m, struct session *s)
         if (s->next)
                 s->next->back = s->back;
         pthread_mutex_unlock(&server->lock);
-        crew_remove(
-                m,
-                &s->watch); /* closing alone does not while a process that is being forked has the fd, too */
+        /* closing alone does not while a process that is being forked has the fd, too */
+        crew_remove(m, &s->watch);
         close(s->watch.fd);
         if (s->udp >= 0)
                 close(s->udp);

@@ -25,8 +25,7 @@ double summary_percentile(const double *sorted, unsigned n, double p)
  * each sample is below it with probability 1/2, so the number below is binomial. */
 static unsigned trimmed(unsigned n, double *ret_confidence)
 {
-        double chance = pow(0.5, n),
-               tail = 0; /* chance: that exactly k are below; tail: that at most k are */
+        double chance = pow(0.5, n), tail = 0; /* that exactly k are below; that at most k are */
         unsigned k = 0;
 
         *ret_confidence = 1 - 2 * chance;
