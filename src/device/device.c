@@ -146,14 +146,12 @@ static unsigned cpus_available(void)
 
 static void choose_mac(uint8_t mac[6], const uint8_t wanted[6])
 {
-        static const uint8_t zero[6];
-
         memcpy(mac, wanted, 6);
-        if (memcmp(mac, zero, sizeof(zero)) != 0)
+        if (!net_mac_is_zero(mac))
                 return;
         if (getrandom(mac, 6, 0) != 6)
                 memcpy(mac, &(uint64_t){ clock_now() }, 6);
-        mac[0] = (uint8_t)((mac[0] & ~1) | 2); /* one station's, locally administered */
+        net_mac_make_local(mac);
 }
 
 static void init_queues(struct vw_device *dev)

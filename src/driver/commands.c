@@ -176,7 +176,6 @@ static void say(int r, const char *what)
 /* What the configuration asks of a fresh device; nothing that it does by itself is asked for. */
 void drv_ctrl_setup(struct vw_driver *drv)
 {
-        static const uint8_t zero[6];
         const struct vw_driver_config *c = &drv->config;
 
         drv->net.rx_features = drv->net.features;
@@ -190,7 +189,7 @@ void drv_ctrl_setup(struct vw_driver *drv)
         }
         if (c->promisc)
                 say(vw_driver_set_promisc(drv, true), "receive everything");
-        if (memcmp(c->mac, zero, sizeof(zero)) != 0 && drv->net.features & F(ctrl_mac_addr))
+        if (!net_mac_is_zero(c->mac) && drv->net.features & F(ctrl_mac_addr))
                 say(vw_driver_set_mac(drv, c->mac), "take our MAC");
         if (drv_coalesce_apply(drv, drv->coalesce_wish, NULL))
                 log_warn("driver", "the device would not coalesce interrupts");

@@ -53,30 +53,22 @@ static int read_twice(struct vw_driver *drv, uint32_t size, struct virtio_net_co
         return r ? r : -EPROTO;
 }
 
-static bool mac_ok(const uint8_t mac[6])
-{
-        static const uint8_t zero[6];
-
-        return !(mac[0] & 1) && memcmp(mac, zero, sizeof(zero)) != 0;
-}
-
 static void pick_mac(struct vw_driver *drv, uint64_t *features, const uint8_t offered[6])
 {
-        static const uint8_t zero[6];
         uint8_t *mac = drv->net.mac;
 
-        if (*features & F(mac) && !mac_ok(offered)) {
+        if (*features & F(mac) && !net_mac_is_station(offered)) {
                 log_warn("driver", "the device's MAC is no station's: not used");
                 *features &= ~F(mac);
         }
-        if (memcmp(drv->config.mac, zero, sizeof(zero)) != 0)
+        if (!net_mac_is_zero(drv->config.mac))
                 memcpy(mac, drv->config.mac, 6);
         else if (*features & F(mac))
                 memcpy(mac, offered, 6);
-        else if (!mac_ok(mac)) { /* a random one stays over reconnections */
+        else if (!net_mac_is_station(mac)) { /* a random one stays over reconnections */
                 if (getrandom(mac, 6, 0) != 6)
                         memcpy(mac, &drv->started, 6);
-                mac[0] = (uint8_t)((mac[0] & 0xfc) | 2); /* local, one station's */
+                net_mac_make_local(mac);
         }
 }
 

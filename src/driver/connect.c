@@ -6,13 +6,9 @@
  * the mirror: owners stop, the device gives each ring up (or is gone), owners take back what was out. */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "driver/driver.h"
 #include "net/hdr.h"
@@ -70,37 +66,6 @@ int drv_ring_tell(struct vw_driver *drv, unsigned index, const struct vq_config 
         int r = vu_frontend_vring(&drv->fe, index, c->size, c->desc, c->avail, c->used, c->base);
 
         return r ? r : vu_frontend_vring_fds(&drv->fe, index, kick, call, -1);
-}
-
-int drv_doorbell(int *ret_fd)
-{
-        *ret_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        return *ret_fd < 0 ? -errno : 0;
-}
-
-void drv_doorbell_close(int *fd)
-{
-        if (*fd >= 0)
-                close(*fd);
-        *fd = -1;
-}
-
-void drv_ring_bell(int fd)
-{
-        struct pollfd p = { .fd = fd, .events = POLLOUT };
-        uint64_t one = 1;
-
-        if (poll(&p, 1, 0) <= 0 || write(fd, &one, sizeof(one)) < 0) {
-                /* full: it rings already */
-        }
-}
-
-uint64_t drv_read_bell(int fd)
-{
-        uint64_t n = 0;
-        struct iovec iov = { &n, sizeof(n) };
-
-        return preadv2(fd, &iov, 1, -1, RWF_NOWAIT) == sizeof(n) ? n : 0;
 }
 
 /* Both rings of a pair, made and told to the device; empty until the owner starts. */

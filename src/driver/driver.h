@@ -1,5 +1,5 @@
 /* The driver as a whole, and what its files call of each other.  In order of a packet's life: connect.c makes the rings, napi.c polls
- * them, tx.c and rx.c move packets, send.c takes them from other threads, ctrl.c commands the device. */
+ * them, tx.c and rx.c move packets, send.c takes them from other threads, ctrlq.c commands the device. */
 #pragma once
 #include "base/evloop.h"
 #include "driver/queue.h"
@@ -120,7 +120,7 @@ int drv_ring_tell(struct vw_driver *drv, unsigned index, const struct vq_config 
 int drv_share_call(struct drv_pair *p, bool on);
 void drv_stop_device(struct vw_driver *drv);
 
-/* Doorbells: eventfds that the peer holds too. */
+/* notify.c: doorbells, eventfds that the device holds too */
 int drv_doorbell(int *ret_fd);
 void drv_doorbell_close(int *fd);
 void drv_ring_bell(int fd);
@@ -169,12 +169,13 @@ bool drv_rx_pending(const struct drv_rxq *q);
 size_t drv_tx_memory(const struct vw_driver_config *config);
 size_t drv_rx_memory(const struct vw_driver_config *config);
 
-/* ctrl.c: the control queue; commands.c: what goes through it */
+/* ctrlq.c: the control queue; commands.c: what goes through it */
 int drv_ctrl_init(struct vw_driver *drv);
 int drv_ctrl_start(struct vw_driver *drv);
 void drv_ctrl_stop(struct vw_driver *drv);
 int drv_ctrl_command(struct vw_driver *drv, const struct net_ctrl *cmd, uint8_t *result, uint32_t result_len);
 void drv_ctrl_setup(struct vw_driver *drv);
+int drv_ctrl_announce_ack(struct vw_driver *drv);
 
 /* coalesce.c */
 struct drv_forced {
@@ -182,4 +183,3 @@ struct drv_forced {
 };
 int drv_coalesce_apply(struct vw_driver *drv, const struct drv_coalesce *want,
                        const struct drv_forced *forced);
-int drv_ctrl_announce_ack(struct vw_driver *drv);

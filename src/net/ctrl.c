@@ -103,19 +103,6 @@ void net_ctrl_put_coal(uint32_t max_packets, uint32_t max_usecs, uint8_t bytes[8
         put_le(bytes + 4, 4, max_usecs);
 }
 
-static bool mac_is_zero(const uint8_t *mac)
-{
-        static const uint8_t zero[NET_MAC_LEN];
-
-        return !memcmp(mac, zero, NET_MAC_LEN);
-}
-
-/* A device's own address: somebody's, not a group's. */
-static bool mac_is_own(const uint8_t *mac)
-{
-        return !(mac[0] & 1) && !mac_is_zero(mac);
-}
-
 static bool in_range(const struct row *row, uint64_t value, uint64_t features)
 {
         if (row->shape == SHAPE_U64)
@@ -155,7 +142,7 @@ static bool decode_data(const struct row *row, const uint8_t *data, uint32_t len
                 return in_range(row, cmd->value, features);
         case SHAPE_MAC:
                 memcpy(cmd->mac, data, NET_MAC_LEN);
-                return mac_is_own(data);
+                return net_mac_is_station(data);
         case SHAPE_COAL:
                 net_ctrl_get_coal(data, &cmd->coal.max_packets, &cmd->coal.max_usecs);
                 return true;
@@ -194,7 +181,7 @@ int net_ctrl_decode(const uint8_t *bytes, uint32_t len, uint64_t features, struc
 static bool list_is_sound(const struct net_mac_list *list)
 {
         for (uint32_t i = 0; i < list->n; i++)
-                if (mac_is_zero(list->macs + i * NET_MAC_LEN))
+                if (net_mac_is_zero(list->macs + i * NET_MAC_LEN))
                         return false;
         return true;
 }
@@ -222,7 +209,7 @@ static bool is_sound(const struct row *row, const struct net_ctrl *cmd)
         case SHAPE_U64:
                 return in_range(row, cmd->value, UINT64_MAX);
         case SHAPE_MAC:
-                return mac_is_own(cmd->mac);
+                return net_mac_is_station(cmd->mac);
         case SHAPE_TABLE:
                 return list_is_sound(&cmd->table.unicast) && list_is_sound(&cmd->table.multicast);
         default:

@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "net/mac.h"
 #include "virtio/spec.h"
 
-#define NET_MAC_LEN 6
 /* entries of each list that the device filters exactly; more: promiscuous in that list */
 #define NET_MAC_TABLE_MAX 64
 #define NET_VLAN_ID_MAX   4095
