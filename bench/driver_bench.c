@@ -40,7 +40,7 @@ static void start(bool rx, unsigned size, uint32_t len)
         check(vw_port_open(spec, &(struct vw_port_config){ .pairs = 1 }, &b->port, &why) == 0);
         config.ops = &ops;
         config.queue_size = size;
-        config.tx_bufs = MIN(size, ATTACH_BUFS_MAX) + 2;
+        config.tx_bufs = MIN(size, ATTACH_BUFS_MAX) + LANE_BATCH + 1;
         config.offloads = VW_OFFLOAD_ALL;
         config.bql = false; /* it would hold back what a device does that is never late */
         check(vw_driver_new(&config, &b->drv, &why) == 0);

@@ -149,6 +149,8 @@ VW_API void *vw_driver_alloc(struct vw_driver *drv, unsigned pair, size_t size, 
 /* A transmit buffer of VW_TX_BUF_SIZE bytes in shared memory, or NULL when all are out; put it back after tx_done, or send it without
  * a cookie.  A packet whose first piece begins where the buffer begins travels in one descriptor: its header goes into the room before it. */
 VW_API void *vw_driver_buf_get(struct vw_driver *drv, unsigned pair);
+/* Several at once: returns how many of the n it had. */
+VW_API unsigned vw_driver_bufs_get(struct vw_driver *drv, unsigned pair, void **bufs, unsigned n);
 VW_API void vw_driver_buf_put(struct vw_driver *drv, unsigned pair, void *buf);
 
 /* Offers up to n packets; `more`: another call follows at once, so do not kick yet (n == 0 without it: kick for what was offered

@@ -203,7 +203,7 @@ static int make_driver(struct attach *a, const char **ret_why)
         c->ctx = a;
         c->offloads = p.tx_offloads;
         c->tx_memory = 0;
-        c->tx_bufs = (c->queue_size < ATTACH_BUFS_MAX ? c->queue_size : ATTACH_BUFS_MAX) + 2;
+        c->tx_bufs = (c->queue_size < ATTACH_BUFS_MAX ? c->queue_size : ATTACH_BUFS_MAX) + LANE_BATCH + 1;
         c->promisc = false;
         c->tx_lazy_us = TX_LAZY_US;
         return vw_driver_new(c, &a->drv, ret_why);

@@ -22,14 +22,16 @@ void lane_init(struct lane *l, struct vw_driver *drv, const struct attach_config
         *l = (struct lane){
                 .config = config, .drv = drv, .port = config->port, .index = index, .fd = -1, .look = true
         };
+        for (unsigned i = 0; i < LANE_BATCH; i++) /* no cookie: sending it puts its buffer back */
+                l->pkts[i] = (struct vw_tx_pkt){ .iov = &l->iov[i][1], .n_iov = 1 };
 }
 
 void lane_done(struct lane *l)
 {
         if (l->fd >= 0)
                 vw_driver_watch(l->drv, l->index, l->fd, 0);
-        if (l->buf)
-                vw_driver_buf_put(l->drv, l->index, l->buf);
+        while (l->n_bufs)
+                vw_driver_buf_put(l->drv, l->index, l->bufs[--l->n_bufs]);
 }
 
 /* ---- device to port ---- */
@@ -99,17 +101,16 @@ static bool read_frame(struct lane *l)
         struct iovec *iov = &l->iov[l->end][1];
         struct vw_pkt in = { .iov = iov, .n_iov = 1 };
 
-        if (!l->buf)
-                l->buf = vw_driver_buf_get(l->drv, l->index);
-        if (!l->buf)
+        if (!l->n_bufs)
+                l->n_bufs = vw_driver_bufs_get(l->drv, l->index, l->bufs, LANE_BATCH);
+        if (!l->n_bufs)
                 return false;
-        *iov = (struct iovec){ l->buf, VW_TX_BUF_SIZE };
+        *iov = (struct iovec){ l->bufs[l->n_bufs - 1], VW_TX_BUF_SIZE };
         if (read_port(l, &in) <= 0)
                 return false;
+        l->n_bufs--;
         iov->iov_len = in.len;
-        /* puts the buffer back */
-        l->pkts[l->end++] = (struct vw_tx_pkt){ .hdr = in.hdr, .iov = iov, .n_iov = 1 };
-        l->buf = NULL;
+        l->pkts[l->end++].hdr = in.hdr;
         return true;
 }
 

@@ -13,13 +13,14 @@ struct lane {
         struct vw_driver *drv;
         struct vw_port *port;
         unsigned index;
-        int fd;              /* the port's that is watched, or -1 */
-        uint32_t watched;    /* epoll events */
-        bool look;           /* the port may have frames */
-        bool full;           /* the port did not take all: what is left waits in the driver */
-        int told;            /* the last error that reading the port gave: the same again says nothing new */
-        void *buf;           /* an empty transmit buffer, so that a fruitless look at the port costs none */
-        unsigned first, end; /* frames that were read and not yet taken by the driver: */
+        int fd;           /* the port's that is watched, or -1 */
+        uint32_t watched; /* epoll events */
+        bool look;        /* the port may have frames */
+        bool full;        /* the port did not take all: what is left waits in the driver */
+        int told;         /* the last error that reading the port gave: the same again says nothing new */
+        void *bufs[LANE_BATCH]; /* empty transmit buffers, */
+        unsigned n_bufs;        /* as many */
+        unsigned first, end;    /* frames that were read and not yet taken by the driver: */
         struct vw_tx_pkt pkts[LANE_BATCH];
         struct iovec iov[LANE_BATCH][2]; /* [i][1] is of pkts[i]; [i][0] is the port's */
         /* the worker writes, control reads */

@@ -46,14 +46,13 @@ struct vw_flow {
 
 /* ---- tx ---- */
 
-/* A packet in flight. */
+/* A packet in flight; it is known by the id that its chain has in the ring. */
 struct tx_slot {
-        struct tx_slot *next; /* of the free list */
-        void *cookie;         /* NULL: let go at transmission, or there was none */
+        void *cookie; /* NULL: let go at transmission, or there was none */
         struct vw_flow *flow;
         struct bql_ticket ticket;
         uint32_t bytes;
-        int32_t buf; /* the transmit buffer that holds all of it, or -1 */
+        uint32_t buf; /* the transmit buffer that holds all of it, or TX_NONE */
 };
 
 /* Transmit buffers: those of vw_driver_buf_get() first, then the cells of vw_driver_send(). */
@@ -61,6 +60,7 @@ struct tx_buf {
         uint32_t next;     /* of the free list */
         uint16_t inflight; /* packets that the device may still read from it */
         bool put;          /* given back while in flight: free when the device is done */
+        bool plain;        /* the header before it is there and asks for nothing */
 };
 
 /* What vw_driver_send() has copied and the owner has not yet offered. */
@@ -71,7 +71,7 @@ struct tx_cell {
 };
 
 #define TX_CELLS 256        /* packets between vw_driver_send() and the owner */
-#define TX_NONE  UINT32_MAX /* end of the list of free buffers */
+#define TX_NONE  UINT32_MAX /* no buffer */
 
 enum { TX_STOP_RING = 1, TX_STOP_BYTES = 2 };
 
@@ -79,7 +79,7 @@ struct drv_txq {
         /* owner thread, or control while the pair is down */
         struct vq_driver vq;
         unsigned index;
-        struct tx_slot *slots, *free_slot; /* one a descriptor */
+        struct tx_slot *slots;             /* one a descriptor */
         uint8_t *hdrs;                     /* (shared) a header for each slot */
         unsigned need;                     /* descriptors that the largest packet takes: stop below */
         unsigned frags_max;                /* pieces that a packet may have */

@@ -42,9 +42,8 @@ static void buf_free(struct drv_txq *q, uint32_t i)
         }
         q->bufs[i].next = q->free_buf;
         q->free_buf = i;
-        /* The last one in is the first one out.  Its first lines are with the device's CPU, which has read them. */
-        fetch_for_write(buf_frame(q, i) - CACHE_LINE);
-        fetch_for_write(buf_frame(q, i));
+        fetch_for_write(
+                buf_frame(q, i)); /* the last one in is the first one out; the device's CPU has read it */
 }
 
 static void buf_release(struct drv_txq *q, uint32_t i)
@@ -64,17 +63,24 @@ static void buf_put(struct drv_txq *q, uint32_t i)
                 buf_free(q, i);
 }
 
-VW_API void *vw_driver_buf_get(struct vw_driver *drv, unsigned pair)
+VW_API unsigned vw_driver_bufs_get(struct vw_driver *drv, unsigned pair, void **bufs, unsigned n)
 {
         struct drv_txq *q = &drv->pairs[pair].tx;
-        uint32_t i;
+        unsigned i;
 
         drv_claim(&drv->pairs[pair]);
-        i = q->free_buf;
-        if (i == TX_NONE)
-                return NULL;
-        q->free_buf = q->bufs[i].next;
-        return buf_frame(q, i);
+        for (i = 0; i < n && q->free_buf != TX_NONE; i++) {
+                bufs[i] = buf_frame(q, q->free_buf);
+                q->free_buf = q->bufs[q->free_buf].next;
+        }
+        return i;
+}
+
+VW_API void *vw_driver_buf_get(struct vw_driver *drv, unsigned pair)
+{
+        void *buf;
+
+        return vw_driver_bufs_get(drv, pair, &buf, 1) ? buf : NULL;
 }
 
 VW_API void vw_driver_buf_put(struct vw_driver *drv, unsigned pair, void *buf)
@@ -126,10 +132,6 @@ int drv_tx_init(struct drv_pair *p)
                 return r;
         for (uint32_t i = n; i-- > 0;)
                 buf_free(q, i);
-        for (unsigned i = c->queue_size; i-- > 0;) {
-                q->slots[i].next = q->free_slot;
-                q->free_slot = &q->slots[i];
-        }
         q->clean_wanted = c->clean_tx_from_rx;
         q->eager = c->tx_eager;
         q->kick_mode = c->kick;
@@ -161,6 +163,8 @@ void drv_tx_start(struct drv_pair *p)
         q->seen_reaped = q->reaped;
         q->progress_at = q->reap_at = NEVER;
         q->overdue = false;
+        for (unsigned i = 0; i < q->n_bufs + TX_CELLS; i++)
+                q->bufs[i].plain = false; /* headers may be longer now, and another device had the memory */
         bql_reset(&q->bql, p->napi.now);
 }
 
@@ -223,26 +227,45 @@ static void discharge(struct drv_pair *p, struct vw_flow *flow, uint32_t bytes)
                 free(flow);
 }
 
-/* A packet is off the ring, used by the device or taken back from it.  What its slot says is taken out before anybody is told:
- * they may send, and then it is used again. */
-static void finish(struct drv_pair *p, struct tx_slot *s)
+/* A charge that is to be taken back. */
+struct due {
+        struct vw_flow *flow;
+        uint32_t bytes;
+};
+
+/* A packet is off the ring, used by the device or taken back from it.  Returns what is due to its flow: its owner is told, and may
+ * send, when the slots of all that came off with this one have been read. */
+static struct due finish(struct drv_pair *p, const struct tx_slot *s)
 {
         struct drv_txq *q = &p->tx;
-        struct vw_flow *flow = s->flow;
-        uint32_t bytes = s->bytes;
 
-        s->next = q->free_slot;
-        q->free_slot = s;
         q->inflight--;
         bql_uncharge(&q->bql, s->ticket);
-        if (s->buf >= 0)
-                buf_release(q, (uint32_t)s->buf);
         if (s->cookie)
                 let_go(p, s->cookie);
-        if (flow) {
+        if (s->flow)
                 q->inflight_flows--;
-                discharge(p, flow, bytes);
+        if (s->buf != TX_NONE)
+                buf_release(q, s->buf);
+        return (struct due){ s->flow, s->bytes };
+}
+
+/* Takes back up to TX_BATCH packets, and adds up their bytes.  Returns how many, or -EPROTO. */
+static int reap_batch(struct drv_pair *p, unsigned max, uint64_t *bytes)
+{
+        struct vq_used used[TX_BATCH];
+        struct due due[TX_BATCH];
+        unsigned n_due = 0;
+        int n = vq_driver_reap(&p->tx.vq, used, MIN(max, (unsigned)TX_BATCH));
+
+        for (int i = 0; i < n; i++) { /* used.len means nothing here (2.7.8.2) */
+                due[n_due] = finish(p, used[i].cookie);
+                *bytes += due[n_due].bytes;
+                n_due += due[n_due].flow != NULL;
         }
+        for (unsigned i = 0; i < n_due; i++)
+                discharge(p, due[i].flow, due[i].bytes);
+        return n;
 }
 
 /* Reaps everything that the device has used: there is no budget for completions.  Returns how many. */
@@ -257,18 +280,9 @@ unsigned drv_tx_reap(struct drv_pair *p, enum vw_counter by)
         if (q->in_done || !left || q->vq.broken)
                 return 0;
         do {
-                struct vq_used used[TX_BATCH];
-
                 flush_done(p);
-                n = vq_driver_reap(&q->vq, used, MIN(left, (unsigned)TX_BATCH));
-                for (int i = 0; i < n; i++) {
-                        struct tx_slot *s = used[i].cookie; /* used.len means nothing here (2.7.8.2) */
-
-                        bytes += s->bytes;
-                        finish(p, s);
-                }
+                n = reap_batch(p, left - total, &bytes);
                 total += n > 0 ? (unsigned)n : 0;
-                left -= n > 0 ? (unsigned)n : 0;
         } while (n == TX_BATCH);
         if (total) {
                 COUNT(q, packets, total);
@@ -296,8 +310,11 @@ void drv_tx_drain(struct drv_pair *p)
         struct tx_slot *s;
 
         while ((s = vq_driver_drain(&q->vq))) {
+                struct due due = finish(p, s);
+
                 COUNT_DROP(q, VW_DROP_DISABLED);
-                finish(p, s);
+                if (due.flow)
+                        discharge(p, due.flow, due.bytes);
                 if (q->n_let_go == q->vq.size)
                         flush_done(p);
         }
@@ -460,23 +477,20 @@ static enum vw_drop admit(const struct drv_pair *p, struct vw_net_hdr *hdr, cons
 /* Where a packet lies. */
 struct place {
         uint32_t len;
-        int32_t buf; /* the transmit buffer that holds all of it, or -1 */
+        uint32_t buf; /* the transmit buffer that holds all of it, or TX_NONE */
+        bool one; /* it is one piece, from where the buffer begins: the header fits before it, and one descriptor holds both */
 };
 
-/* Looks the pieces over for the program's own mistakes: too many, or memory that the device cannot see. */
-static int survey(const struct drv_pair *p, const struct vw_tx_pkt *pkt, struct place *ret_place)
+/* Looks several pieces over, or one that lies somewhere else, for the program's own mistakes: memory that the device cannot see. */
+static int survey_pieces(const struct drv_pair *p, const struct vw_tx_pkt *pkt, struct place *ret_place)
 {
         const struct arena *a = &p->drv->arena;
         const struct drv_txq *q = &p->tx;
+        size_t buf = (size_t)((uint8_t *)pkt->iov[0].iov_base - q->buf_base) / TX_BUF_STRIDE;
+        size_t begin = (size_t)(buf_frame(q, (uint32_t)buf) - a->va);
+        bool together = buf < q->n_bufs + TX_CELLS;
         uint64_t len = 0;
-        size_t buf, begin;
-        bool together;
 
-        if (unlikely(!pkt->n_iov || pkt->n_iov > q->frags_max))
-                return -EINVAL;
-        buf = (size_t)((uint8_t *)pkt->iov[0].iov_base - q->buf_base) / TX_BUF_STRIDE;
-        together = buf < q->n_bufs + TX_CELLS;
-        begin = (size_t)(buf_frame(q, (uint32_t)buf) - a->va);
         for (unsigned i = 0; i < pkt->n_iov; i++) {
                 size_t at = (size_t)((uint8_t *)pkt->iov[i].iov_base - a->va), n = pkt->iov[i].iov_len;
 
@@ -487,32 +501,54 @@ static int survey(const struct drv_pair *p, const struct vw_tx_pkt *pkt, struct 
         }
         if (!pkt->cookie && (!together || buf >= q->n_bufs))
                 return -EINVAL; /* nobody would know when its memory is free */
-        *ret_place = (struct place){ (uint32_t)MIN(len, UINT32_MAX), together ? (int32_t)buf : -1 };
+        *ret_place =
+                (struct place){ (uint32_t)MIN(len, UINT32_MAX), together ? (uint32_t)buf : TX_NONE, false };
         return 0;
+}
+
+static int survey(const struct drv_pair *p, const struct vw_tx_pkt *pkt, struct place *ret_place)
+{
+        const struct drv_txq *q = &p->tx;
+        size_t at, buf, len;
+
+        if (unlikely(!pkt->n_iov || pkt->n_iov > q->frags_max))
+                return -EINVAL;
+        at = (size_t)((uint8_t *)pkt->iov[0].iov_base - q->buf_base);
+        buf = at / TX_BUF_STRIDE;
+        len = pkt->iov[0].iov_len;
+        if (unlikely(pkt->n_iov > 1 || buf >= q->n_bufs || at - buf * TX_BUF_STRIDE != TX_HEADROOM ||
+                     len > VW_TX_BUF_SIZE))
+                return survey_pieces(p, pkt, ret_place);
+        *ret_place = (struct place){ (uint32_t)len, (uint32_t)buf, true };
+        return 0;
+}
+
+/* Header and packet in one piece.  A header that asks for nothing mostly stands there from the time before; then it is not
+ * written again, and its cache line stays with the device. */
+static struct vq_piece lay_out_one(struct drv_pair *p, const struct vw_net_hdr *hdr,
+                                   const struct place *place)
+{
+        struct tx_buf *b = &p->tx.bufs[place->buf];
+        uint8_t *at = buf_frame(&p->tx, place->buf) - p->hdr_len;
+        bool plain = !hdr->flags && hdr->gso_type == VW_GSO_NONE; /* then the rest is 0, too: admit() */
+
+        if (unlikely(!plain || !b->plain))
+                net_hdr_encode(hdr, p->hdr_len, at);
+        b->plain = plain;
+        return (struct vq_piece){ arena_gpa(&p->drv->arena, at), p->hdr_len + place->len };
 }
 
 /* Lays the packet out for the device: header, then what is not empty.  Returns the number of pieces. */
 static unsigned lay_out(struct drv_pair *p, const struct vw_tx_pkt *pkt, const struct vw_net_hdr *hdr,
-                        struct tx_slot *s, struct vq_piece *pieces)
+                        uint16_t id, struct vq_piece *pieces)
 {
         const struct arena *arena = &p->drv->arena;
-        struct drv_txq *q = &p->tx;
-        unsigned hdr_len = p->hdr_len, n = 0;
-        uint8_t *at = pkt->iov[0].iov_base;
+        uint8_t *at = p->tx.hdrs + (size_t)id * HDR_STRIDE;
+        unsigned n = 0;
 
-        if (likely(s->buf >= 0 && at == buf_frame(q, (uint32_t)s->buf))) {
-                at -= hdr_len;
-                pieces[n++] =
-                        (struct vq_piece){ arena_gpa(arena, at), (uint32_t)(hdr_len + pkt->iov[0].iov_len) };
-        } else {
-                at = q->hdrs + (size_t)(s - q->slots) * HDR_STRIDE;
-                pieces[n++] = (struct vq_piece){ arena_gpa(arena, at), hdr_len };
-                if (pkt->iov[0].iov_len)
-                        pieces[n++] = (struct vq_piece){ arena_gpa(arena, pkt->iov[0].iov_base),
-                                                         (uint32_t)pkt->iov[0].iov_len };
-        }
-        net_hdr_encode(hdr, hdr_len, at);
-        for (unsigned i = 1; i < pkt->n_iov; i++)
+        net_hdr_encode(hdr, p->hdr_len, at);
+        pieces[n++] = (struct vq_piece){ arena_gpa(arena, at), p->hdr_len };
+        for (unsigned i = 0; i < pkt->n_iov; i++)
                 if (pkt->iov[i].iov_len)
                         pieces[n++] = (struct vq_piece){ arena_gpa(arena, pkt->iov[i].iov_base),
                                                          (uint32_t)pkt->iov[i].iov_len };
@@ -521,33 +557,38 @@ static unsigned lay_out(struct drv_pair *p, const struct vw_tx_pkt *pkt, const s
 
 /* Puts a packet on the ring, whose flow has been charged.  The queue is not stopped, so there is room. */
 static void put_on_ring(struct drv_pair *p, const struct vw_tx_pkt *pkt, const struct vw_net_hdr *hdr,
-                        struct place place, struct vw_flow *flow)
+                        const struct place *place, struct vw_flow *flow)
 {
         struct drv_txq *q = &p->tx;
-        struct vq_piece pieces[VW_TX_FRAGS_MAX + 1];
-        struct tx_slot *s = q->free_slot;
+        uint16_t id = vq_driver_next_id(&q->vq);
+        struct tx_slot *s = &q->slots[id];
+        int r;
 
-        s->buf = place.buf;
-        check(vq_driver_add(&q->vq, pieces, lay_out(p, pkt, hdr, s, pieces), 0, s) == 0);
-        q->free_slot = s->next;
+        if (likely(place->one)) {
+                struct vq_piece piece = lay_out_one(p, hdr, place);
+
+                r = vq_driver_add(&q->vq, &piece, 1, 0, s);
+        } else {
+                struct vq_piece pieces[VW_TX_FRAGS_MAX + 1];
+
+                r = vq_driver_add(&q->vq, pieces, lay_out(p, pkt, hdr, id, pieces), 0, s);
+        }
+        check(r == 0);
         q->inflight++;
-        s->bytes = place.len;
-        s->ticket = bql_charge(&q->bql, place.len);
-        s->flow = flow;
         q->inflight_flows += flow != NULL;
-        s->cookie = pkt->cookie;
-        if (place.buf >= 0)
-                q->bufs[place.buf].inflight++;
+        *s = (struct tx_slot){ pkt->cookie, flow, bql_charge(&q->bql, place->len), place->len, place->buf };
+        if (place->buf != TX_NONE)
+                q->bufs[place->buf].inflight++;
         if (!pkt->cookie) {
-                q->bufs[place.buf].put = true; /* free as soon as the device is done */
-        } else if (q->mode == VW_TX_ORPHAN && place.buf >= 0 && q->n_let_go < q->vq.size) {
+                q->bufs[place->buf].put = true; /* free as soon as the device is done */
+        } else if (q->mode == VW_TX_ORPHAN && place->buf != TX_NONE && q->n_let_go < q->vq.size) {
                 let_go(p, s->cookie);
                 s->cookie = NULL;
         }
 }
 
 /* A packet that is dropped is done at once. */
-static void drop_packet(struct drv_pair *p, const struct vw_tx_pkt *pkt, struct place place,
+static void drop_packet(struct drv_pair *p, const struct vw_tx_pkt *pkt, const struct place *place,
                         enum vw_drop reason)
 {
         struct drv_txq *q = &p->tx;
@@ -556,7 +597,7 @@ static void drop_packet(struct drv_pair *p, const struct vw_tx_pkt *pkt, struct 
         if (pkt->cookie)
                 let_go(p, pkt->cookie);
         else
-                buf_put(q, (uint32_t)place.buf);
+                buf_put(q, place->buf);
 }
 
 /* 1: taken; 0: not now; -errno. */
@@ -575,12 +616,12 @@ static int offer(struct drv_pair *p, const struct vw_tx_pkt *pkt)
         if (unlikely(drop)) {
                 if (q->n_let_go == q->vq.size)
                         return 0; /* sending from within tx_done, whose loop must hand over first */
-                drop_packet(p, pkt, place, drop);
+                drop_packet(p, pkt, &place, drop);
                 return 1;
         }
         if (flow && !flow_charge(&flow->account, place.len))
                 return 0;
-        put_on_ring(p, pkt, &hdr, place, flow);
+        put_on_ring(p, pkt, &hdr, &place, flow);
         return 1;
 }
 
@@ -598,7 +639,7 @@ void drv_tx_offer_cell(struct drv_pair *p, uint32_t cell)
                 drv_tx_drop_cell(p, cell, drop);
                 return;
         }
-        put_on_ring(p, &pkt, &c->hdr, (struct place){ c->len, (int32_t)buf }, c->flow);
+        put_on_ring(p, &pkt, &c->hdr, &(struct place){ c->len, buf, true }, c->flow);
         stop_if_full(p);
 }
 

@@ -34,7 +34,7 @@ struct gen_lane {
         uint64_t sequence, next; /* `next`: when the next frame is due, at a rate */
         uint64_t fraction;       /* of a nanosecond, in 1/rate */
         uint64_t now;            /* the clock when it was last read */
-        uint32_t sum;            /* of the frame with sequence number and checksum zero, folded to 16 bits */
+        uint32_t sum;            /* of the next frame with a checksum of zero, folded to 16 bits */
         struct gen_frame *frame; /* the template */
 } __attribute__((aligned(CACHE_LINE)));
 
@@ -87,12 +87,13 @@ static bool gen_due(const struct gen *gen, struct gen_lane *l)
         return true;
 }
 
-static uint16_t gen_checksum(uint32_t sum, uint64_t sequence)
+/* The checksum of the next frame.  A number and the ones' complement sum of its words are the same modulo 65535, so the sum of the
+ * frame after it, whose sequence number is one more, is one more. */
+static uint16_t gen_checksum(struct gen_lane *l)
 {
-        sum += (uint32_t)(sequence >> 48) + (uint32_t)(sequence >> 32 & 0xffff) +
-               (uint32_t)(sequence >> 16 & 0xffff) + (uint32_t)(sequence & 0xffff);
-        sum = (sum & 0xffff) + (sum >> 16);
-        sum = (sum & 0xffff) + (sum >> 16);
+        uint32_t sum = l->sum;
+
+        l->sum = sum == 0xffff ? 1 : sum + 1;
         return sum == 0xffff ? 0xffff : (uint16_t)~sum; /* UDP: 0 would mean that there is none */
 }
 
@@ -105,7 +106,7 @@ static int gen_rx(void *self, unsigned lane, struct vw_pkt *pkt)
 
         if (!gen_due(gen, l))
                 return 0;
-        check = htons(gen_checksum(l->sum, l->sequence));
+        check = htons(gen_checksum(l));
         sequence = htobe64(l->sequence);
         l->sequence++;
         if (likely(pkt->iov[0].iov_len >= gen->size)) {

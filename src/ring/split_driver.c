@@ -134,34 +134,49 @@ static void offer(struct split_driver *half, uint16_t head)
 /* entries, four lines: the table is walked forwards, and the device's CPU has read it */
 #define DESC_AHEAD 16
 
-int split_driver_add(struct vq_driver *vq, const struct vq_piece *pieces, unsigned n_out, unsigned n_in,
-                     void *cookie)
+/* The chain's pieces are in the table: notes whose it is, and offers it. */
+static void put(struct split_driver *half, uint16_t head, uint16_t tail, uint16_t ndesc, void *cookie)
 {
-        struct split_driver *half = &vq->split;
-        unsigned n = n_out + n_in;
-        bool indirect = n > 1 && half->tables;
-        uint16_t head = half->free_head, ndesc = (uint16_t)(indirect ? 1 : n);
         struct split_slot *slot = &half->slot[head];
 
-        check(n && cookie);
+        slot->cookie = cookie;
+        slot->ndesc = ndesc;
+        slot->tail = tail;
+        half->n_free = (uint16_t)(half->n_free - ndesc);
+        offer(half, head);
+}
+
+/* A chain of several pieces; kept out of the way of the others. */
+__attribute__((noinline)) static int add_chain(struct vq_driver *vq, const struct vq_piece *pieces,
+                                               unsigned n_out, unsigned n, void *cookie)
+{
+        struct split_driver *half = &vq->split;
+        uint16_t head = half->free_head, tail, ndesc = (uint16_t)(half->tables ? 1 : n);
+
         if (unlikely(n > vq_driver_chain_max(vq)))
                 return -E2BIG;
         if (unlikely(ndesc > half->n_free))
                 return -ENOSPC;
-        if (likely(n == 1)) {
-                fetch_for_write(&half->ring.desc[(head + DESC_AHEAD) & half->ring.mask]);
-                split_desc_store(&half->ring.desc[head], pieces->gpa, pieces->len, piece_flags(0, n_out, 1),
-                                 0);
-                half->free_head = slot->next;
-                slot->tail = head;
-        } else {
-                slot->tail =
-                        indirect ? fill_table(half, pieces, n_out, n) : fill_chain(half, pieces, n_out, n);
-        }
-        slot->ndesc = ndesc;
-        slot->cookie = cookie;
-        half->n_free = (uint16_t)(half->n_free - ndesc);
-        offer(half, head);
+        tail = half->tables ? fill_table(half, pieces, n_out, n) : fill_chain(half, pieces, n_out, n);
+        put(half, head, tail, ndesc, cookie);
+        return 0;
+}
+
+int split_driver_add(struct vq_driver *vq, const struct vq_piece *pieces, unsigned n_out, unsigned n_in,
+                     void *cookie)
+{
+        struct split_driver *half = &vq->split;
+        uint16_t head = half->free_head;
+
+        check(n_out + n_in && cookie);
+        if (unlikely(n_out + n_in > 1))
+                return add_chain(vq, pieces, n_out, n_out + n_in, cookie);
+        if (unlikely(!half->n_free))
+                return -ENOSPC;
+        fetch_for_write(&half->ring.desc[(head + DESC_AHEAD) & half->ring.mask]);
+        split_desc_store(&half->ring.desc[head], pieces->gpa, pieces->len, n_in ? VRING_DESC_F_WRITE : 0, 0);
+        half->free_head = half->slot[head].next;
+        put(half, head, head, 1, cookie);
         return 0;
 }
 

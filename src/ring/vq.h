@@ -317,6 +317,16 @@ static inline void *vq_driver_drain(struct vq_driver *vq)
         unreachable();
 }
 
+/* The id that the next chain will have, as vq_used tells it; there must be room for one. */
+static inline uint16_t vq_driver_next_id(const struct vq_driver *vq)
+{
+        switch (vq->layout) {
+        case VQ_SPLIT:
+                return vq->split.free_head;
+        }
+        unreachable();
+}
+
 /* Descriptors that are free. */
 static inline unsigned vq_driver_free(const struct vq_driver *vq)
 {
