@@ -76,6 +76,69 @@ TEST(driver_tx, a_packet_in_a_transmit_buffer_takes_one_descriptor)
         rig_end(&r);
 }
 
+/* Sends the next transmit buffer, which puts it back, with a header that asks for a checksum or for nothing, and looks at what the device
+ * sees.  Returns the buffer. */
+static uint8_t *send_asking(struct rig *r, bool csum, const uint8_t want[12])
+{
+        struct iovec iov = { vw_driver_buf_get(r->drv, 0), 60 };
+        struct vw_tx_pkt pkt = { .iov = &iov, .n_iov = 1 };
+        struct sd_frame f;
+
+        if (csum)
+                pkt.hdr = (struct vw_net_hdr){ .flags = VW_HDR_F_NEEDS_CSUM,
+                                               .csum_start = 34,
+                                               .csum_offset = 6 };
+        EXPECT_EQ(vw_driver_xmit(r->drv, 0, &pkt, 1, false), 1);
+        EXPECT_EQ(sd_take(&r->dev, 0, 1, &f), 1);
+        EXPECT_MEM(f.hdr, want, 12);
+        sd_give_back(&r->dev, 1, 1, 0);
+        rig_poll(r, 64, SEC);
+        return iov.iov_base;
+}
+
+/* A device that writes into a header sees whether the driver does. */
+TEST(driver_tx, a_header_that_asks_for_nothing_is_not_written_again)
+{
+        static const uint8_t none[12] = { 0 }, csum[12] = { 1, 0, 0, 0, 0, 0, 34, 0, 6 },
+                             ours[12] = { 0, 0, 7 };
+        struct rig r;
+        uint8_t *buf;
+
+        rig_init(&r);
+        rig_start(&r);
+        buf = send_asking(&r, false, none);
+        memcpy(buf - 12, ours, 12);
+        EXPECT(send_asking(&r, false, ours) == buf);
+        EXPECT(send_asking(&r, true, csum) == buf);
+        EXPECT(send_asking(&r, true, csum) == buf);
+        EXPECT(send_asking(&r, false, none) == buf);
+        memcpy(buf - 12, ours, 12);
+        vw_driver_disconnect(r.drv);
+        rig_start(&r);
+        EXPECT(send_asking(&r, false, none) == buf); /* the next device begins with headers of our own */
+        rig_end(&r);
+}
+
+TEST(driver_tx, transmit_buffers_come_several_at_once)
+{
+        struct rig r;
+        void *bufs[5];
+
+        rig_init(&r);
+        r.config.tx_bufs = 4;
+        rig_start(&r);
+        EXPECT_EQ(vw_driver_bufs_get(r.drv, 0, bufs, 3), 3);
+        EXPECT_EQ(vw_driver_bufs_get(r.drv, 0, bufs + 3, 2), 1);
+        EXPECT_EQ(vw_driver_bufs_get(r.drv, 0, bufs + 4, 1), 0);
+        for (unsigned i = 0; i < 4; i++)
+                for (unsigned k = 0; k < i; k++)
+                        EXPECT(bufs[i] != bufs[k]);
+        for (unsigned i = 0; i < 4; i++)
+                vw_driver_buf_put(r.drv, 0, bufs[i]);
+        EXPECT_EQ(vw_driver_bufs_get(r.drv, 0, bufs, 5), 4);
+        rig_end(&r);
+}
+
 TEST(driver_tx, gathers_pieces_from_anywhere_in_the_drivers_memory)
 {
         struct rig r;
@@ -792,6 +855,42 @@ TEST(driver_tx, a_flow_over_its_limit_holds_back_itself_alone)
         vw_flow_close(b);
         EXPECT_EQ(sd_consume(&r.dev, 0), 1);
         rig_poll(&r, 64, SEC);
+        rig_end(&r);
+}
+
+static void fill_the_ring(void *ctx, unsigned pair, struct vw_flow *flow)
+{
+        (void)pair, (void)flow;
+        while (rig_send(ctx, 70) == 1)
+                ;
+}
+
+/* The flow's first packet is one of a batch; its wake sends as many as there is room for, into the places of the others. */
+TEST(driver_tx, a_flow_that_is_woken_may_fill_the_ring)
+{
+        struct rig r;
+        struct vw_flow *f;
+
+        rig_init(&r);
+        r.config.queue_size = 8;
+        r.ops.flow_wake = fill_the_ring;
+        rig_start(&r);
+        f = vw_flow_open(r.drv, 0, 100, NULL);
+        for (unsigned i = 0; i < 3; i++)
+                EXPECT_EQ(rig_send_pkt(&r, 60, false, f), i < 2);
+        for (unsigned i = 0; i < 4; i++)
+                EXPECT_EQ(rig_send(&r, 60), 1);
+        EXPECT_EQ(sd_consume(&r.dev, 0), 6);
+        rig_poll(&r, 64, SEC);
+        EXPECT_EQ(r.sent, 6 + 8);
+        EXPECT_EQ(r.done, 6);
+        EXPECT_EQ(rig_count(&r, 1, VW_C_bytes), 6 * 60);
+        EXPECT_EQ(rig_pair(&r)->tx.inflight_flows, 0);
+        vw_flow_close(f);
+        EXPECT_EQ(sd_consume(&r.dev, 0), 8);
+        rig_poll(&r, 64, SEC);
+        EXPECT_EQ(r.done, 6 + 8);
+        EXPECT_EQ(rig_count(&r, 1, VW_C_bytes), 6 * 60 + 8 * 70);
         rig_end(&r);
 }
 
