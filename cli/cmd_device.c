@@ -226,26 +226,38 @@ static int loop(struct device *d)
 
 /* ---- set-up ---- */
 
+/* The inherited socket: it listens, or its front end is there already. */
+static int take_socket(struct device *d, int fd)
+{
+        int listens, domain = 0, type = 0;
+        socklen_t len = sizeof(int), none = 0;
+        struct sockaddr nobody;
+
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) < 0)
+                return opts_refuse("vwire device", "--fd=%d is not a socket: %s", fd, strerror(errno));
+        getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len);
+        if (domain != AF_UNIX || type != SOCK_STREAM)
+                return opts_refuse("vwire device", "--fd=%d is not a Unix stream socket", fd);
+        if (!listens && getpeername(fd, &nobody, &none) < 0)
+                return opts_refuse("vwire device", "--fd=%d neither listens nor is connected", fd);
+        d->once = !listens;
+        if (listens) {
+                sock_inherit(&d->listener, fd);
+                return -1;
+        }
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+        return -1;
+}
+
 /* Finds the socket; what is done with it waits until the device is there. */
 static int open_socket(struct device *d)
 {
         const char *path = end_options.socket_path, *why;
-        int listens;
-        socklen_t len = sizeof(listens);
 
-        if (options.fd >= 0) {
-                if (getsockopt(options.fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) < 0)
-                        return opts_refuse("vwire device", "--fd=%d is not a socket: %s", options.fd,
-                                           strerror(errno));
-                d->once = !listens;
-                if (listens) {
-                        sock_inherit(&d->listener, options.fd);
-                        return -1;
-                }
-                fcntl(options.fd, F_SETFL, fcntl(options.fd, F_GETFL) | O_NONBLOCK);
-                fcntl(options.fd, F_SETFD, FD_CLOEXEC);
-                return -1;
-        }
+        if (options.fd >= 0)
+                return take_socket(d, options.fd);
         if (options.client)
                 return -1;
         if (sock_listen(&d->listener, path, options.socket_mode, options.socket_group, &why) < 0) {
@@ -365,7 +377,7 @@ static int make_device(struct device *d)
         config.workers = o->workers;
         memcpy(config.mac, o->mac, sizeof(config.mac));
         config.mtu = options.mtu;
-        config.features = o->features;
+        config.features = o->features.mask;
         config.count_vrings = options.count_vrings;
         config.nice = o->nice;
         config.cpus = o->cpus.cpu;
@@ -387,7 +399,7 @@ static int make_device(struct device *d)
         return STATUS_FAILED;
 }
 
-static int check_options(void)
+static int check_options(const struct device *d)
 {
         if (!end_options.port)
                 return opts_refuse("vwire device", "--port=PORT is missing: see vwire device --help");
@@ -396,12 +408,12 @@ static int check_options(void)
                                    "give one of --socket-path=PATH and --fd=N: see vwire device --help");
         if (options.client && !end_options.socket_path)
                 return opts_refuse("vwire device", "--client needs --socket-path=PATH");
-        return -1;
+        return end_check_options(&d->end, false);
 }
 
 static int set_up(struct device *d)
 {
-        int status = check_options();
+        int status = check_options(d);
 
         if (status < 0)
                 status = end_start(&d->end);

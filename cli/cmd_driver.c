@@ -146,7 +146,7 @@ static void fill_driver_config(struct vw_driver_config *config)
 
         config->pairs = o->queues;
         config->queue_size = options.queue_size;
-        config->features = o->features;
+        config->features = o->features.mask;
         if (options.ring == RING_SPLIT)
                 config->features &= ~(UINT64_C(1) << vw_feature_bit("ring_packed"));
         memcpy(config->mac, o->mac, sizeof(config->mac));
@@ -189,18 +189,23 @@ static int join(struct driver *d)
         return STATUS_FAILED;
 }
 
-static int check_options(void)
+static int check_options(const struct driver *d)
 {
+        const struct end_options *o = &end_options;
+
         if (!end_options.socket_path)
                 return opts_refuse("vwire driver", "--socket-path=PATH is missing: see vwire driver --help");
         if (!end_options.port)
                 return opts_refuse("vwire driver", "--port=PORT is missing: see vwire driver --help");
         if (options.ring == RING_PACKED)
                 return opts_refuse("vwire driver", "--ring=packed is not built yet: use split or auto");
-        if (end_options.adaptive)
+        if (o->adaptive & VW_ADAPTIVE_RX && (o->rx_usecs || o->rx_frames))
                 return opts_refuse("vwire driver",
-                                   "--adaptive is an option of the device: a driver has no command for it");
-        return -1;
+                                   "--adaptive leaves --rx-usecs and --rx-frames to the device");
+        if (o->adaptive & VW_ADAPTIVE_TX && (o->tx_usecs || o->tx_frames))
+                return opts_refuse("vwire driver",
+                                   "--adaptive leaves --tx-usecs and --tx-frames to the device");
+        return end_check_options(&d->end, true);
 }
 
 static void loop(struct driver *d)
@@ -221,7 +226,7 @@ static int run(const char *const *words)
                 .end = END_INIT("driver", "vwire driver"),
                 .listener = SOCK_LISTENER_NONE,
         };
-        int status = check_options();
+        int status = check_options(&d);
 
         (void)words;
         if (status < 0)

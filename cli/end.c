@@ -15,7 +15,7 @@
 
 static const char *const adaptive_words[] = { "off", "rx", "tx", "both", NULL };
 
-struct end_options end_options = { .queues = 1, .features = ~(uint64_t)0, .nice = -20 };
+struct end_options end_options = { .queues = 1, .features = { .mask = ~(uint64_t)0 }, .nice = -20 };
 
 #define E struct end_options
 static const struct opt rows[] = {
@@ -37,7 +37,7 @@ static const struct opt rows[] = {
         ROW_NUMBER(E, rx_usecs, "rx-usecs", 0, VW_USECS_MAX, "0", "the same for rx"),
         ROW_NUMBER(E, rx_frames, "rx-frames", 0, VW_FRAMES_MAX, "0", "the same for rx"),
         ROW_WORD(E, adaptive, "adaptive", adaptive_words, "off",
-                 "let the load choose these; a driver has no way to ask for it"),
+                 "let the load choose these; a driver leaves them to a device that does"),
         ROW_NUMBER(E, workers, "workers", 1, VW_QUEUE_PAIRS_MAX, "as pairs, at most as CPUs",
                    "worker threads"),
         ROW_OTHER(E, cpus, "cpus", "LIST", value_cpus, NULL, "pin the workers, in order, as in 0,2-3"),
@@ -54,6 +54,16 @@ const struct opt_group end_group = {
 static void say_not_told(const struct end *end, int error)
 {
         log_say(VW_LOG_WARN, end->component, "the service manager was not told: %s", strerror(-error));
+}
+
+int end_check_options(const struct end *end, bool driver)
+{
+        uint64_t lacking = end_options.features.asked & ~vw_features_built(driver);
+
+        if (!lacking)
+                return -1;
+        return opts_refuse(end->command, "--features=+%s is not built: this end has no such feature",
+                           vw_feature_name((unsigned)__builtin_ctzll(lacking)));
 }
 
 int end_start(struct end *end)
@@ -85,7 +95,7 @@ int end_open_port(struct end *end, unsigned mtu)
 
         memcpy(config.mac, o->mac, sizeof(config.mac));
         r = vw_port_open(o->port, &config, &end->port, &why);
-        if (r == -EINVAL)
+        if (r == -EINVAL || r == -EBADF) /* what is wrong with the words, or with the fd that they name */
                 return opts_refuse(end->command, "--port=%.100s: %s", o->port, why);
         if (r < 0) {
                 log_say(VW_LOG_ERROR, end->component, "port %s: %s", o->port, *why ? why : strerror(-r));

@@ -14,7 +14,7 @@
 struct end_options {
         const char *socket_path, *port, *ctl, *pcap;
         unsigned queues, workers; /* 0 workers: as many as fit */
-        uint64_t features;
+        struct feature_mask features;
         uint8_t mac[6];
         unsigned poll_us, tx_usecs, tx_frames, rx_usecs, rx_frames;
         int adaptive, nice;
@@ -36,7 +36,9 @@ struct end {
                 .component = (component_), .command = (command_), .capture = -1, .notify = -1                \
         }
 
-/* Log, signals, fd limit, the service manager.  A status to exit with, or -1 to go on; the same for the next two. */
+/* What the end's kind rules out of the options that both have.  The exit status, or -1 to go on; the same for the next three. */
+int end_check_options(const struct end *end, bool driver);
+/* Log, signals, fd limit, the service manager. */
 int end_start(struct end *end);
 /* The port that the options name, and the file for its capture. */
 int end_open_port(struct end *end, unsigned mtu);

@@ -49,12 +49,10 @@ static bool hold_standard_fds(void)
         return true;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
         const char *word = argc > 1 ? argv[1] : NULL;
 
-        if (!hold_standard_fds())
-                return STATUS_FAILED;
         if (!word)
                 return opts_refuse("vwire", "a command is missing: see vwire --help");
         for (size_t i = 0; i < ARRAY_LEN(commands); i++)
@@ -70,4 +68,18 @@ int main(int argc, char **argv)
         }
         return *word == '-' ? opts_refuse("vwire", "unknown option %.100s: see vwire --help", word)
                             : unknown_command(word);
+}
+
+int main(int argc, char **argv)
+{
+        int status;
+
+        if (!hold_standard_fds())
+                return STATUS_FAILED;
+        status = run(argc, argv);
+        if ((fflush(stdout) == EOF || ferror(stdout)) && status == STATUS_OK) {
+                opts_refuse("vwire", "standard output could not be written");
+                return STATUS_FAILED;
+        }
+        return status;
 }

@@ -70,12 +70,15 @@ int stop_start(int late_status)
         const struct sigaction late = { .sa_handler = on_alarm };
         const struct sigaction bus = { .sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO };
         const struct sigaction ignore = { .sa_handler = SIG_IGN };
+        struct sigaction hangup;
 
         exit_status = late_status;
         if (pipe2(told, O_CLOEXEC | O_NONBLOCK) < 0)
                 return -errno;
         sigaction(SIGINT, &stop, NULL);
         sigaction(SIGTERM, &stop, NULL);
+        if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* as nohup wants it */
+                sigaction(SIGHUP, &stop, NULL);
         sigaction(SIGALRM, &late, NULL);
         sigaction(SIGBUS, &bus, NULL);
         sigaction(SIGPIPE, &ignore, NULL);

@@ -5,7 +5,7 @@
 int stop_start(int late_status);
 /* The orderly way may take as long as it likes, since there are results to write; the second signal ends the program at once. */
 void stop_unhurried(void);
-/* Readable from the first SIGINT, SIGTERM or stop_now() on. */
+/* Readable from the first SIGINT, SIGTERM, SIGHUP (unless that was ignored) or stop_now() on. */
 int stop_fd(void);
 void stop_now(void);
 /* A socket to remove when the orderly way takes too long; it is `path` until the program ends. */

@@ -59,12 +59,13 @@ static int unknown_feature(const char *name, char *why, size_t len)
 
 int value_features(const char *value, void *into, char *why, size_t len)
 {
-        uint64_t mask = *(uint64_t *)into;
+        struct feature_mask features = *(struct feature_mask *)into;
 
         for (;;) {
                 size_t n = strcspn(value, ",");
                 char name[64];
                 int bit;
+                uint64_t this;
 
                 if ((*value != '+' && *value != '-') || n < 2) {
                         snprintf(why, len, "is not a list of +NAME and -NAME, as in -mrg_rxbuf,-event_idx");
@@ -74,15 +75,14 @@ int value_features(const char *value, void *into, char *why, size_t len)
                 bit = vw_feature_bit(name);
                 if (bit < 0)
                         return unknown_feature(name, why, len);
-                if (*value == '+')
-                        mask |= UINT64_C(1) << bit;
-                else
-                        mask &= ~(UINT64_C(1) << bit);
+                this = UINT64_C(1) << bit;
+                features.mask = *value == '+' ? features.mask | this : features.mask & ~this;
+                features.asked = *value == '+' ? features.asked | this : features.asked & ~this;
                 if (!value[n])
                         break;
                 value += n + 1;
         }
-        *(uint64_t *)into = mask;
+        *(struct feature_mask *)into = features;
         return 0;
 }
 

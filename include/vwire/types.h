@@ -35,6 +35,8 @@ VW_API const char *vw_version(void);
  * Returns the bit's number or -ENOENT; the name or NULL. */
 VW_API int vw_feature_bit(const char *name);
 VW_API const char *vw_feature_name(unsigned bit);
+/* The bits that the library's device can offer, or its driver ("driver": true) can accept. */
+VW_API uint64_t vw_features_built(bool driver);
 
 /* The virtio-net header as it travels with a frame (5.1.6), in host byte order.  Twelve bytes. */
 struct vw_net_hdr {

@@ -120,6 +120,11 @@ static int refuse(const struct vw_device *dev, const struct vw_setting *setting,
                          setting->queue);
                 return -EINVAL;
         }
+        if (setting->queue >= 0 && setting->key == VW_KEY_ADAPTIVE && setting->value &&
+            !adaptive_for(setting->value, kind_of(dev, (unsigned)setting->queue))) {
+                snprintf(why, sizeof(why), "queue %d is of the other direction", setting->queue);
+                return -EINVAL;
+        }
         return 0;
 }
 

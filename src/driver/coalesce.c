@@ -1,5 +1,6 @@
 /* Interrupt coalescing on the device (5.1.6.5.9).  What is wanted is kept for each queue and outlives a connection; what the
- * device has agreed to is kept beside it.  A direction whose queues all want the same takes one command, others one a queue. */
+ * device has agreed to is kept beside it.  A direction whose queues all want the same takes one command, others one a queue.  The
+ * standard has no command for a device that chooses by itself; any other command ends its choice, so a queue that wants that gets none. */
 #include <errno.h>
 
 #include "driver/driver.h"
@@ -20,6 +21,12 @@ static bool same(struct drv_coalesce a, struct drv_coalesce b)
         return a.usecs == b.usecs && a.frames == b.frames;
 }
 
+static bool must_tell(const struct vw_driver *drv, unsigned q, const struct drv_coalesce *want,
+                      uint64_t forced)
+{
+        return !want[q].adaptive && (!same(want[q], drv->coalesce[q]) || forced & BIT(q / 2));
+}
+
 /* Brings the queues of one direction (0 rx, 1 tx) to what is wanted. */
 static int apply_direction(struct vw_driver *drv, unsigned tx, const struct drv_coalesce *want,
                            uint64_t forced)
@@ -29,8 +36,8 @@ static int apply_direction(struct vw_driver *drv, unsigned tx, const struct drv_
         int r = 0;
 
         for (unsigned q = tx; q < end; q += 2) {
-                uniform &= same(want[q], want[tx]);
-                asked += !same(want[q], drv->coalesce[q]) || forced & BIT(q / 2);
+                uniform &= !want[q].adaptive && same(want[q], want[tx]);
+                asked += must_tell(drv, q, want, forced);
         }
         if (!asked)
                 return 0;
@@ -38,10 +45,14 @@ static int apply_direction(struct vw_driver *drv, unsigned tx, const struct drv_
                 r = command(drv, tx ? VIRTIO_NET_CTRL_NOTF_COAL_TX_SET : VIRTIO_NET_CTRL_NOTF_COAL_RX_SET, 0,
                             want[tx]);
         for (unsigned q = tx; !r && q < end; q += 2) {
-                if (!uniform && (!same(want[q], drv->coalesce[q]) || forced & BIT(q / 2)))
+                bool tell = must_tell(drv, q, want, forced);
+
+                if (tell && !uniform)
                         r = command(drv, VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET, q, want[q]);
-                if (!r)
-                        drv->coalesce[q] = want[q];
+                if (!r && (tell || uniform))
+                        drv->coalesce[q] = (struct drv_coalesce){ .usecs = want[q].usecs,
+                                                                  .frames = want[q].frames,
+                                                                  .told = true };
         }
         return r;
 }
@@ -59,12 +70,13 @@ int drv_coalesce_apply(struct vw_driver *drv, const struct drv_coalesce *want,
 static void adopt(struct vw_driver *drv, unsigned queue, struct drv_coalesce c)
 {
         drv->coalesce[queue] = drv->coalesce_wish[queue] = c;
+        drv->coalesce[queue].told = true;
 }
 
 VW_API int vw_driver_set_coalesce(struct vw_driver *drv, enum vw_queue_kind kind, uint32_t usecs,
                                   uint32_t frames)
 {
-        struct drv_coalesce c = { usecs, frames };
+        struct drv_coalesce c = { .usecs = usecs, .frames = frames };
         bool tx = kind == VW_TX;
         int r;
 
@@ -79,7 +91,7 @@ VW_API int vw_driver_set_coalesce(struct vw_driver *drv, enum vw_queue_kind kind
 VW_API int vw_driver_set_coalesce_queue(struct vw_driver *drv, unsigned queue, uint32_t usecs,
                                         uint32_t frames)
 {
-        struct drv_coalesce c = { usecs, frames };
+        struct drv_coalesce c = { .usecs = usecs, .frames = frames };
         int r;
 
         if (queue >= 2 * drv->net.active)

@@ -22,8 +22,9 @@ static int config_check(const struct vw_driver_config *c, const char **ret_why)
                 *ret_why = "usecs are over the limit 10000";
         else if (c->tx_frames > VW_FRAMES_MAX || c->rx_frames > VW_FRAMES_MAX)
                 *ret_why = "frames are over the limit 1024";
-        else if (c->adaptive)
-                *ret_why = "adaptive coalescing is the device's own choice: there is no command for it";
+        else if ((c->adaptive & VW_ADAPTIVE_RX && (c->rx_usecs || c->rx_frames)) ||
+                 (c->adaptive & VW_ADAPTIVE_TX && (c->tx_usecs || c->tx_frames)))
+                *ret_why = "adaptive leaves usecs and frames of its direction to the device";
         else if (!c->ctrl_timeout_ms || !c->watchdog_ms)
                 *ret_why = "a time limit of 0 ms is none";
         else if (c->mac[0] & 1)
@@ -94,8 +95,14 @@ VW_API int vw_driver_new(const struct vw_driver_config *config, struct vw_driver
                 drv->ops = *config->ops;
         drv->n_pairs = drv->pairs_wish = config->pairs;
         for (unsigned i = 0; i < config->pairs; i++) {
-                drv->coalesce_wish[2 * i] = (struct drv_coalesce){ config->rx_usecs, config->rx_frames };
-                drv->coalesce_wish[2 * i + 1] = (struct drv_coalesce){ config->tx_usecs, config->tx_frames };
+                drv->coalesce_wish[2 * i] =
+                        (struct drv_coalesce){ .usecs = config->rx_usecs,
+                                               .frames = config->rx_frames,
+                                               .adaptive = config->adaptive & VW_ADAPTIVE_RX };
+                drv->coalesce_wish[2 * i + 1] =
+                        (struct drv_coalesce){ .usecs = config->tx_usecs,
+                                               .frames = config->tx_frames,
+                                               .adaptive = config->adaptive & VW_ADAPTIVE_TX };
         }
         drv->started = clock_now();
         drv->ctrl.kick = drv->ctrl.call = -1;

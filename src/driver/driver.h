@@ -49,6 +49,8 @@ struct drv_net {
 /* Interrupt coalescing of a queue. */
 struct drv_coalesce {
         uint32_t usecs, frames;
+        bool adaptive; /* of a wish: it is the device's to choose, so it is told nothing */
+        bool told;     /* of what is agreed: by a command of this connection */
 };
 
 struct vw_driver {

@@ -49,9 +49,9 @@ static int check_one(const struct vw_driver *drv, const struct vw_setting *s, co
         if (s->queue >= 0 &&
             ((unsigned)s->queue >= 2 * drv->n_pairs || !fits(s->key, s->queue, (unsigned)s->queue)))
                 return refuse(-EINVAL, ret_why, "q%d has no %s", s->queue, name);
-        if (s->key == VW_KEY_ADAPTIVE && s->value)
-                return refuse(-ENOTSUP, ret_why,
-                              "adaptive is the device's own choice, there is no command for it");
+        if (s->key == VW_KEY_ADAPTIVE && s->queue >= 0 &&
+            s->value == (s->queue % 2 ? VW_ADAPTIVE_RX : VW_ADAPTIVE_TX))
+                return refuse(-EINVAL, ret_why, "q%d is of the other direction", s->queue);
         if (s->key == VW_KEY_QUEUES && !drv->connected)
                 return refuse(-ENETDOWN, ret_why, "queues can be changed only while connected");
         if (s->key == VW_KEY_QUEUES && (uint64_t)s->value > drv->net.pairs)
@@ -62,37 +62,87 @@ static int check_one(const struct vw_driver *drv, const struct vw_setting *s, co
 
 /* ---- what the device must agree to ---- */
 
-/* Both numbers of a queue travel in one command, so all settings of a set are collected before anything is sent. */
-static bool collect(const struct vw_driver *drv, const struct vw_setting *s, struct drv_coalesce *want,
-                    struct drv_forced *forced)
-{
-        bool usecs = s->key == VW_KEY_TX_USECS || s->key == VW_KEY_RX_USECS;
-        bool frames = s->key == VW_KEY_TX_FRAMES || s->key == VW_KEY_RX_FRAMES;
+/* The coalescing of a set, all of it collected before anything is sent: both numbers of a queue travel in one command. */
+struct wishes {
+        struct drv_coalesce want[2 * VW_QUEUE_PAIRS_MAX];
+        struct drv_forced forced; /* queues that are told */
+        struct drv_forced left;   /* queues that the device is to choose for */
+};
 
-        for (unsigned q = 0; (usecs || frames) && q < 2 * drv->n_pairs; q++) {
-                if (!fits(s->key, s->queue, q))
-                        continue;
-                *(usecs ? &want[q].usecs : &want[q].frames) = (uint32_t)s->value;
-                *(q % 2 ? &forced->tx : &forced->rx) |= BIT(q / 2);
+static uint64_t *bits_of(struct drv_forced *set, unsigned queue)
+{
+        return queue % 2 ? &set->tx : &set->rx;
+}
+
+static void collect_one(struct wishes *w, unsigned q, const struct vw_setting *s, bool can_tell)
+{
+        struct drv_coalesce *want = &w->want[q];
+
+        if (s->key == VW_KEY_ADAPTIVE && s->value & (q % 2 ? VW_ADAPTIVE_TX : VW_ADAPTIVE_RX)) {
+                *want = (struct drv_coalesce){ .adaptive = true };
+                *bits_of(&w->left, q) |= BIT(q / 2);
+                return;
         }
-        return usecs || frames;
+        if (s->key == VW_KEY_ADAPTIVE && !(want->adaptive && can_tell)) {
+                want->adaptive = false;
+                return;
+        }
+        if (s->key == VW_KEY_TX_USECS || s->key == VW_KEY_RX_USECS)
+                want->usecs = (uint32_t)s->value;
+        if (s->key == VW_KEY_TX_FRAMES || s->key == VW_KEY_RX_FRAMES)
+                want->frames = (uint32_t)s->value;
+        want->adaptive = false;
+        *bits_of(&w->forced, q) |= BIT(q / 2);
+}
+
+static bool about_coalescing(enum vw_key key)
+{
+        return key == VW_KEY_TX_USECS || key == VW_KEY_TX_FRAMES || key == VW_KEY_RX_USECS ||
+               key == VW_KEY_RX_FRAMES || key == VW_KEY_ADAPTIVE;
+}
+
+/* False: there is nothing about coalescing in the set. */
+static bool collect(const struct vw_driver *drv, const struct vw_setting *s, unsigned n, struct wishes *ret_w)
+{
+        bool can_tell = drv->net.features & (F(notf_coal) | F(vq_notf_coal)), any = false;
+
+        memcpy(ret_w->want, drv->coalesce_wish, sizeof(ret_w->want));
+        for (unsigned i = 0; i < n; i++) {
+                if (!about_coalescing(s[i].key))
+                        continue;
+                any = true;
+                for (unsigned q = 0; q < 2 * drv->n_pairs; q++)
+                        if (fits(s[i].key, s[i].queue, q))
+                                collect_one(ret_w, q, &s[i], can_tell);
+        }
+        return any;
 }
 
 static int set_coalesce(struct vw_driver *drv, const struct vw_setting *s, unsigned n, const char **ret_why)
 {
-        struct drv_coalesce want[2 * VW_QUEUE_PAIRS_MAX], before[2 * VW_QUEUE_PAIRS_MAX];
-        struct drv_forced forced = { 0 };
-        bool any = false;
+        struct drv_coalesce before[2 * VW_QUEUE_PAIRS_MAX];
+        struct wishes w = { 0 };
         int r = 0;
 
-        memcpy(want, drv->coalesce_wish, sizeof(want));
+        if (!collect(drv, s, n, &w))
+                return 0;
+        for (unsigned q = 0; q < 2 * drv->n_pairs; q++) {
+                if (!(*bits_of(&w.left, q) & BIT(q / 2)))
+                        continue;
+                if (*bits_of(&w.forced, q) & BIT(q / 2))
+                        return refuse(-EINVAL, ret_why,
+                                      "adaptive leaves usecs and frames of q%u to the device", q);
+                if (drv->connected && drv->coalesce[q].told)
+                        return refuse(
+                                -EBUSY, ret_why,
+                                "q%u: the device was told numbers; it chooses again after the next connection",
+                                q);
+        }
         memcpy(before, drv->coalesce, sizeof(before));
-        for (unsigned i = 0; i < n; i++)
-                any |= collect(drv, &s[i], want, &forced);
-        if (any && drv->connected)
-                r = drv_coalesce_apply(drv, want, &forced);
+        if (drv->connected)
+                r = drv_coalesce_apply(drv, w.want, &w.forced);
         if (!r) {
-                memcpy(drv->coalesce_wish, want, sizeof(want));
+                memcpy(drv->coalesce_wish, w.want, sizeof(w.want));
                 return 0;
         }
         drv_coalesce_apply(drv, before, NULL);
@@ -267,6 +317,12 @@ static bool read_coalesce(const struct vw_driver *drv, int queue, enum vw_key ke
                 return true;
         case VW_KEY_RX_FRAMES:
                 *ret_value = c[2 * pair].frames;
+                return true;
+        case VW_KEY_ADAPTIVE:
+                *ret_value = 0;
+                for (unsigned q = 2 * pair; q < 2 * pair + 2; q++)
+                        if ((queue < 0 || q == (unsigned)queue) && drv->coalesce_wish[q].adaptive)
+                                *ret_value |= q % 2 ? VW_ADAPTIVE_TX : VW_ADAPTIVE_RX;
                 return true;
         case VW_KEY_QUEUES:
                 *ret_value = drv->connected ? drv->net.active : drv->pairs_wish;

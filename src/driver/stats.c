@@ -89,6 +89,7 @@ VW_API void vw_driver_stats(struct vw_driver *drv, struct vw_stats *ret_stats)
         for (unsigned q = 0; q < 2 * drv->n_pairs; q++) {
                 ret_stats->queues[q].settings.usecs = drv->coalesce[q].usecs;
                 ret_stats->queues[q].settings.frames = drv->coalesce[q].frames;
+                ret_stats->queues[q].settings.adaptive = drv->coalesce_wish[q].adaptive;
         }
         ret_stats->n_queues = 2 * drv->n_pairs;
         if (drv->ctrl.vq.size) {

@@ -186,7 +186,7 @@ int port_spec_parse(const char *spec, port_open_fn **ret_open, struct port_args 
                 return port_refuse(ret_why, EINVAL, spec, "no such kind of port; there are: %s",
                                    kinds_there_are());
         if (!kind->open)
-                return port_refuse(ret_why, EOPNOTSUPP, spec, "'%s' ports are not built yet; there are: %s",
+                return port_refuse(ret_why, EINVAL, spec, "'%s' ports are not built yet; there are: %s",
                                    kind->name, kinds_there_are());
         if (strlen(spec) - len >= sizeof(body))
                 return port_refuse(ret_why, EINVAL, spec, "over the limit of %zu characters", sizeof(body));

@@ -81,6 +81,11 @@ const char *vw_feature_name(unsigned bit)
         return feature_name(bit);
 }
 
+uint64_t vw_features_built(bool driver)
+{
+        return driver ? features_driver() : features_device();
+}
+
 const char *vw_protocol_feature_name(unsigned bit)
 {
         static const char *const names[] = {

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from common import SLOW, VWIRE, Device, End, Skip, expect, expect_eq, main, run, test, wait_for
+from common import SLOW, VWIRE, Device, End, Skip, expect, expect_eq, link, main, run, test, wait_for
 
 SOURCE = pathlib.Path(sys.argv[2])
 COMMANDS = re.findall(r"^  (\w+) ", run("--help").stdout, re.M)
@@ -90,7 +90,11 @@ USAGE_ERRORS = [
     ("device --rx-frames=1025", "vwire device: --rx-frames=1025 is over the limit 1024"),
     ("device --mtu=67", "vwire device: --mtu=67 is under the limit 68"),
     ("device --nice=20", "vwire device: --nice=20 is over the limit 19"),
-    ("driver --port=null --socket-path=/a --adaptive=rx", "vwire driver: --adaptive is an option of the device: a driver has no command for it"),
+    ("device --port=null --socket-path=/a --features=+ring_packed", "vwire device: --features=+ring_packed is not built: this end has no such feature"),
+    ("driver --port=null --socket-path=/a --features=-csum,+ctrl_rx_extra", "vwire driver: --features=+ctrl_rx_extra is not built: this end has no such feature"),
+    ("driver --port=null --socket-path=/a --adaptive=rx --rx-frames=1", "vwire driver: --adaptive leaves --rx-usecs and --rx-frames to the device"),
+    ("driver --port=null --socket-path=/a --adaptive=both --tx-usecs=1", "vwire driver: --adaptive leaves --tx-usecs and --tx-frames to the device"),
+    ("driver --adaptive=on", "vwire driver: --adaptive=on is not one of off, rx, tx, both"),
     ("device --adaptive=yes", "vwire device: --adaptive=yes is not one of off, rx, tx, both"),
     ("device --queue-num=queues", "vwire device: --queue-num=queues is not one of pairs, vrings"),
     ("device --log-level=loud", "vwire device: --log-level=loud is not one of error, warn, info, debug"),
@@ -103,6 +107,8 @@ USAGE_ERRORS = [
     ("device word", "vwire device: word is a word too many"),
     ("device --socket-path=/tmp/x --port=nul", None),
     ("device --socket-path=/tmp/x --port=gen:size=1", None),
+    ("device --socket-path=/tmp/x --port=xdp:eth0", None),
+    ("device --socket-path=/tmp/x --port=tap:fd=999", "vwire device: --port=tap:fd=999: tap:fd=999: fd 999 is not a TAP's"),
     ("ctl", "vwire ctl: the PATH of a control socket is missing: see vwire ctl --help"),
     ("ctl /a", "vwire ctl: a COMMAND is missing: see vwire ctl --help"),
     ("ctl /a stat", "vwire ctl: unknown command stat: did you mean stats?"),
@@ -140,6 +146,16 @@ def usage_errors_are_one_line_that_names_option_value_and_limit():
 def capabilities_are_what_qemu_asks_for():
     r = run("device", "--print-capabilities")
     expect_eq((r.returncode, r.stdout, r.stderr), (0, '{"type":"net","features":[]}\n', ""))
+
+
+@test
+def what_cannot_be_written_is_a_failure():
+    with Device() as d:
+        for words in ["--help"], ["--version"], ["device", "--help"], ["device", "--print-capabilities"], ["bench", "list"], \
+                     ["ctl", d.ctl, "stats"], ["ctl", d.ctl, "get"], ["ctl", d.ctl, "stats", "--watch=100"]:
+            with open("/dev/full", "w") as full:
+                r = subprocess.run([VWIRE, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=SLOW)
+            expect_eq((words, r.returncode, r.stderr), (words, 1, "vwire: standard output could not be written\n"))
 
 
 # ---- logs ----
@@ -212,13 +228,21 @@ def socket_mode_is_as_asked():
 
 
 @test
-def sigterm_and_sigint_end_in_order():
-    for sig in signal.SIGTERM, signal.SIGINT:
+def sigterm_sigint_and_sighup_end_in_order():
+    for sig in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
         with Device() as d:
             status, seconds = d.end(sig)
             expect_eq(status, 0)
             expect(seconds < 1, f"took {seconds} s")
             expect(not os.path.exists(d.path) and not os.path.exists(d.ctl), "a socket was left behind")
+
+
+@test
+def nohup_is_obeyed():
+    with Device(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as d:
+        d.process.send_signal(signal.SIGHUP)
+        expect_eq(d.ask("get").returncode, 0)
+        expect_eq(d.end()[0], 0)
 
 
 # hostile K15
@@ -319,6 +343,16 @@ def an_inherited_listening_socket_is_served_for_ever():
             expect_eq(d.end()[0], 0)
             expect(os.path.exists(directory + "/sock"), "it removed a socket that is not its own")
     listener.close()
+
+
+@test
+def an_inherited_socket_that_no_front_end_can_use_is_refused():
+    for s, why in ((socket.socket(socket.AF_UNIX), "neither listens nor is connected"),
+                   (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), "is not a Unix stream socket"),
+                   (socket.socket(socket.AF_INET), "is not a Unix stream socket")):
+        r = run("device", "--port=null", f"--fd={s.fileno()}", pass_fds=[s.fileno()])
+        expect_eq((r.returncode, r.stderr), (2, f"vwire device: --fd={s.fileno()} {why}\n"))
+        s.close()
 
 
 @test
@@ -481,10 +515,28 @@ def settings_are_set_together_and_read_back():
         expect_eq(r.returncode, 1)
         expect(r.stderr.startswith("vwire ctl: invalid-value: "), r.stderr)
         expect_eq(d.ask("get", "poll-us").stdout, "poll-us=0\n")
+        r = d.ask("set", "q0.adaptive=tx")
+        expect_eq((r.returncode, r.stderr), (1, "vwire ctl: invalid-value: queue 0 is of the other direction\n"))
+        expect_eq(d.ask("get", "q0.adaptive").stdout, "q0.adaptive=rx\n")
         r = d.ask("get", "tx-mode")
         expect(r.returncode == 1 and r.stderr.startswith("vwire ctl: unknown-key: "), r.stderr)
         r = d.ask("set", "queues=2")
         expect(r.returncode == 1 and r.stderr.startswith("vwire ctl: unknown-key: "), r.stderr)
+
+
+@test
+def a_driver_leaves_adaptive_coalescing_to_the_device():
+    def adaptive(end):
+        return [q["settings"]["adaptive"] for q in end.stats()["queues"][:2]]
+
+    with link(["--adaptive=both"], ["--port=null", "--adaptive=rx", "--tx-usecs=5", "--tx-frames=5"]) as (device, driver):
+        wait_for(lambda: adaptive(device) == [True, False], "the command for tx")
+        expect_eq(adaptive(driver), [True, False])
+        expect_eq(driver.ask("get", "adaptive", "q0.adaptive", "q1.adaptive").stdout, "adaptive=rx\nq0.adaptive=rx\nq1.adaptive=off\n")
+        r = driver.ask("set", "adaptive=both")
+        expect(r.returncode == 1 and r.stderr.startswith("vwire ctl: wrong-state: q1: "), r.stderr)
+        expect_eq(driver.ask("set", "rx-usecs=7").returncode, 0)
+        expect_eq(adaptive(device) + adaptive(driver), [False] * 4)
 
 
 @test

@@ -275,6 +275,48 @@ TEST(driver_ctrl, settings_of_a_pair_of_numbers_are_one_command)
         rig_end(&r);
 }
 
+TEST(driver_ctrl, a_direction_that_is_left_to_the_device_is_told_nothing)
+{
+        struct rig r;
+        struct vw_setting s[2] = {
+                {-1,  VW_KEY_ADAPTIVE, VW_ADAPTIVE_OFF},
+                { -1, VW_KEY_RX_USECS, 9              }
+        };
+        const char *why = "";
+        int64_t v;
+
+        rig_init(&r);
+        r.config.adaptive = VW_ADAPTIVE_RX;
+        r.config.tx_usecs = r.config.tx_frames = 8;
+        rig_start(&r);
+        EXPECT_EQ(commands(&r), 1);
+        expect_command(&r, "\6\0\x8\0\0\0\x8\0\0\0", 10);
+        EXPECT_EQ(vw_driver_get(r.drv, -1, VW_KEY_ADAPTIVE, &v), 0);
+        EXPECT_EQ(v, VW_ADAPTIVE_RX);
+        EXPECT_EQ(vw_driver_set(r.drv, s, 1, &why), 0); /* not any more: told what holds */
+        EXPECT_EQ(commands(&r), 2);
+        expect_command(&r, "\6\1\0\0\0\0\0\0\0\0", 10);
+        EXPECT_EQ(vw_driver_set(r.drv, s, 1, &why), 0);
+        EXPECT_EQ(commands(&r), 2);
+        s[0].value = VW_ADAPTIVE_RX;
+        EXPECT_EQ(vw_driver_set(r.drv, s, 1, &why), -EBUSY);  /* it was told */
+        EXPECT_EQ(vw_driver_set(r.drv, s, 2, &why), -EINVAL); /* numbers and none */
+        EXPECT_EQ(vw_driver_get(r.drv, 0, VW_KEY_ADAPTIVE, &v), 0);
+        EXPECT_EQ(v, VW_ADAPTIVE_OFF);
+        vw_driver_disconnect(r.drv);
+        EXPECT_EQ(vw_driver_set(r.drv, s, 1, &why), 0);
+        rig_start(&r);
+        EXPECT_EQ(commands(&r), 3); /* tx alone */
+        EXPECT_EQ(vw_driver_set(r.drv, &s[1], 1, &why), 0);
+        EXPECT_EQ(commands(&r), 4);
+        expect_command(&r, "\6\1\0\0\0\0\x9\0\0\0", 10);
+        EXPECT_EQ(vw_driver_get(r.drv, 0, VW_KEY_ADAPTIVE, &v), 0);
+        EXPECT_EQ(v, VW_ADAPTIVE_OFF);
+        s[0].queue = 1;
+        EXPECT_EQ(vw_driver_set(r.drv, s, 1, &why), -EINVAL); /* rx of a tx queue */
+        rig_end(&r);
+}
+
 TEST(driver_ctrl, coalescing_is_asked_for_again_at_the_next_connection)
 {
         struct rig r;
@@ -381,14 +423,14 @@ TEST(driver_ctrl, what_there_is_not_is_refused_and_not_sent)
                 int error, get;
                 const char *why;
         } cases[] = {
-                {{ -1, VW_KEY_COUNT, 1 },                  -ENOENT,  -ENOENT, "no such setting"   },
-                { { -1, (enum vw_key) - 1, 1 },            -ENOENT,  -ENOENT, "no such setting"   },
-                { { -1, VW_KEY_TX_USECS, -1 },             -ERANGE,  0,       "outside the limits"},
-                { { -1, VW_KEY_TX_USECS, 10001 },          -ERANGE,  0,       "outside the limits"},
-                { { 0, VW_KEY_TX_USECS, 1 },               -EINVAL,  -EINVAL, "q0 has no tx-usecs"},
-                { { 4, VW_KEY_POLL_US, 1 },                -EINVAL,  -EINVAL, "q4 has no poll-us" },
-                { { -1, VW_KEY_ADAPTIVE, VW_ADAPTIVE_RX }, -ENOTSUP, 0,       "own choice"        },
-                { { -1, VW_KEY_QUEUES, SD_PAIRS + 1 },     -ERANGE,  0,       "over the limit"    },
+                {{ -1, VW_KEY_COUNT, 1 },                 -ENOENT, -ENOENT, "no such setting"   },
+                { { -1, (enum vw_key) - 1, 1 },           -ENOENT, -ENOENT, "no such setting"   },
+                { { -1, VW_KEY_TX_USECS, -1 },            -ERANGE, 0,       "outside the limits"},
+                { { -1, VW_KEY_TX_USECS, 10001 },         -ERANGE, 0,       "outside the limits"},
+                { { 0, VW_KEY_TX_USECS, 1 },              -EINVAL, -EINVAL, "q0 has no tx-usecs"},
+                { { 4, VW_KEY_POLL_US, 1 },               -EINVAL, -EINVAL, "q4 has no poll-us" },
+                { { 1, VW_KEY_ADAPTIVE, VW_ADAPTIVE_RX }, -EINVAL, 0,       "other direction"   },
+                { { -1, VW_KEY_QUEUES, SD_PAIRS + 1 },    -ERANGE, 0,       "over the limit"    },
         };
         struct vw_setting queues = { -1, VW_KEY_QUEUES, 1 };
         uint32_t usecs, frames;

@@ -49,7 +49,6 @@ TEST(driver_life, refuses_a_configuration_that_cannot_be)
                 { offsetof(struct vw_driver_config, rx_usecs),        VW_USECS_MAX + 1,      "usecs"              },
                 { offsetof(struct vw_driver_config, tx_frames),       VW_FRAMES_MAX + 1,     "frames"             },
                 { offsetof(struct vw_driver_config, rx_frames),       VW_FRAMES_MAX + 1,     "frames"             },
-                { offsetof(struct vw_driver_config, adaptive),        VW_ADAPTIVE_RX,        "adaptive"           },
                 { offsetof(struct vw_driver_config, ctrl_timeout_ms), 0,                     "0 ms"               },
                 { offsetof(struct vw_driver_config, watchdog_ms),     0,                     "0 ms"               },
                 { offsetof(struct vw_driver_config, mac),             1,                     "group address"      },
@@ -66,6 +65,21 @@ TEST(driver_life, refuses_a_configuration_that_cannot_be)
                         fail_msg("\"%s\" does not say \"%s\"", why, cases[i].why);
                 EXPECT(!drv);
         }
+}
+
+TEST(driver_life, refuses_numbers_for_a_direction_that_is_left_to_the_device)
+{
+        struct vw_driver_config c = VW_DRIVER_CONFIG_INIT;
+        struct vw_driver *drv = NULL;
+        const char *why = "";
+
+        c.adaptive = VW_ADAPTIVE_TX;
+        c.tx_frames = 1;
+        EXPECT_EQ(vw_driver_new(&c, &drv, &why), -EINVAL);
+        EXPECT(strstr(why, "adaptive"));
+        c.adaptive = VW_ADAPTIVE_RX;
+        EXPECT_EQ(vw_driver_new(&c, &drv, &why), 0);
+        vw_driver_free(drv);
 }
 
 TEST(driver_life, works_before_and_after_every_connection)

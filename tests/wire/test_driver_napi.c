@@ -379,7 +379,7 @@ TEST(driver_set, refuses_all_or_takes_all)
                 { 0,  VW_KEY_QUEUES,     1     },
                 { -1, VW_KEY_QUEUES,     2     },
                 { -1, VW_KEY_POLL_US,    200000},
-                { -1, VW_KEY_ADAPTIVE,   1     },
+                { 0,  VW_KEY_ADAPTIVE,   2     },
                 { -1, VW_KEY_COUNT,      1     },
         };
         struct rig r;
