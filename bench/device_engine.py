@@ -3,9 +3,13 @@
 `vwire driver`.  One link stands all the time; the settings are changed on it (`vwire ctl set`) and measured in turn (A B C A B C ...),
 because the speed of a machine changes from one second to the next.  Needs root, iperf3 and sockperf.  Prints key=value lines.
 
+Each end of a link has a CPU: the device shares one with the programs on its side, the driver the other with those on its own, as a guest does
+with a virtual CPU.  Where threads run decides more than any setting does (left to the scheduler, the same setting gave 71 and 199 kpps of small
+packets), and it should not be what is compared.
+
 usage: device_engine.py [--build=DIR] [--seconds=N] [--repeat=N] [--loads=LOAD,...] [PART...]
 PART: poll      round trips and CPU with poll-us 0, 10, 50, 100 on one device
-      neighbours the same on two devices that share one CPU, both at work
+      neighbours the same on two devices that share one CPU, both at work; and poll-us 0 and 50 by the size of the message
       coalesce  calls a packet, throughput and CPU with coalescing off, 16/16, 64/64, adaptive
       adaptive  what chooses by itself (adaptive=both poll-us=50) against every fixed setting; the ratio to the best of them
 Without parts all of them.  `cpu` is that of the device's process, 1.0 for a whole CPU; `cpu_us` the same by packet; `calls` its
@@ -32,21 +36,26 @@ LOADS = {  # unit that counts, and whether more of it is better
     "rx-bulk": ("gbps", True),
     "rtt": ("p50_us", False),
 }
+SIZES = 14, 64, 256, 512, 1024, 4096, 16384  # of a message: those of the series' test of two devices on one CPU
 
 
 class Engine(Link):
     def __init__(self, name, args, device=""):
         super().__init__(name, args)
         self.options = shlex.split(device)
+        self.own, self.elsewhere = sorted(os.sched_getaffinity(0))[::len(os.sched_getaffinity(0)) - 1]
+
+    def inside(self, netns, *words):
+        return "taskset", "-c", str(self.elsewhere), *super().inside(netns, *words)
 
     def join(self):
         vwire = self.args.build / "vwire"
         self.ctl, sock = f"{self.dir.name}/ctl", f"{self.dir.name}/sock"
         self.log_file = f"{self.dir.name}/round-trips"
-        self.device = self.start(vwire, "device", f"--socket-path={sock}", f"--ctl={self.ctl}",
+        self.device = self.start("taskset", "-c", str(self.own), vwire, "device", f"--socket-path={sock}", f"--ctl={self.ctl}",
                                  f"--port=tap:tap0,netns={self.far}", *self.options)
         self.wait_for(lambda: os.path.exists(sock))
-        self.start(vwire, "driver", f"--socket-path={sock}", f"--port=tap:tap0,netns={self.near}")
+        self.start("taskset", "-c", str(self.elsewhere), vwire, "driver", f"--socket-path={sock}", f"--port=tap:tap0,netns={self.near}")
 
     def set(self, setting):
         values = {"poll-us": 0, "usecs": 0, "frames": 0, "adaptive": "off"} | setting
@@ -66,12 +75,12 @@ class Engine(Link):
 
     # ---- a load goes on while settings are changed under it ----
 
-    def begin(self, load):
+    def begin(self, load, size):
         """Starts it and returns when there is traffic to speak of: sockperf takes two seconds to set its clock."""
         commands = {"tx-small": ("iperf3", "-c", FAR, "-t", "600", "-u", "-b", "0", "-l", "64"),
                     "tx-bulk": ("iperf3", "-c", FAR, "-t", "600"),
                     "rx-bulk": ("iperf3", "-c", FAR, "-t", "600", "-R"),
-                    "rtt": ("sockperf", "ping-pong", "--tcp", "-i", FAR, "-p", "11111", "-t", "60", "--full-rtt", "--msg-size", "64",
+                    "rtt": ("sockperf", "ping-pong", "--tcp", "-i", FAR, "-p", "11111", "-t", "60", "--full-rtt", "--msg-size", str(size),
                             "--full-log", self.log_file)}
         for _ in range(5):
             before, end = self.counters()["packets"], time.monotonic() + 5
@@ -113,7 +122,7 @@ class Engine(Link):
         for cell in cells:
             began = cell.pop("began") - offset
             found = sorted(us for at, us in times if began <= at < began + self.args.seconds)
-            cell |= {"p50_us": found[len(found) // 2], "p99_us": found[len(found) * 99 // 100]}
+            cell |= {"p50_us": found[len(found) // 2], "p99_us": found[len(found) * 99 // 100], "per_s": len(found) / self.args.seconds}
 
 
 def words(setting):
@@ -130,12 +139,12 @@ def ratio_of(cells, base, unit):
     return statistics.median(a[unit] / b[unit] for a, b in zip(cells, base))
 
 
-def measure_in_turn(links, load, settings, args):
+def measure_in_turn(links, load, settings, args, size):
     """Cells by setting, in the order of the rounds; all links are loaded at once."""
     cells = {words(s): [] for s in settings}
     with concurrent.futures.ThreadPoolExecutor() as pool:
         for _ in range(args.repeat):
-            list(pool.map(lambda link: link.begin(load), links))
+            list(pool.map(lambda link: link.begin(load, size), links))
             turn = {words(s): list(pool.map(lambda link: link.measure(s, load), links)) for s in settings}
             for i, link in enumerate(links):
                 link.end()
@@ -146,13 +155,13 @@ def measure_in_turn(links, load, settings, args):
     return cells
 
 
-def table(links, part, load, settings, args):
-    """Every setting under a load, in turn.  Prints and returns the cells by setting."""
-    cells = measure_in_turn(links, load, settings, args)
+def table(links, part, load, settings, args, size=64):
+    """Every setting under a load, in turn.  Prints and returns the cells by setting.  `size` is that of a round trip's message."""
+    cells = measure_in_turn(links, load, settings, args, size)
     unit, base = LOADS[load][0], words(settings[0])
     for name, found in cells.items():
         units = dict.fromkeys(u for c in found for u in c)
-        print(f"part={part} load={load} setting={name}", *(f"{u}={median_of(found, u):.4g}" for u in units),
+        print(f"part={part} load={load} size={size} setting={name}", *(f"{u}={median_of(found, u):.4g}" for u in units),
               f"{unit}_to_{base}={ratio_of(found, cells[base], unit):.3f}", f"n={len(found)}", flush=True)
     return cells
 
@@ -169,10 +178,15 @@ def part_poll(args):
 
 # T-VH-15
 def part_neighbours(args):
-    with Engine("e", args, f"--cpus={args.cpu}") as one, Engine("f", args, f"--cpus={args.cpu}") as two:
-        cells = table([one, two], "neighbours", "rtt", POLLS, args)
-    gains = [1 / ratio_of(cells[s], cells["off"], "p50_us") for s in cells if s != "off"]
-    print(f"engine_neighbours_gain_ratio={statistics.geometric_mean(gains):.3f}\nengine_neighbours_least_ratio={min(gains):.3f}", flush=True)
+    with Engine("e", args) as one, Engine("f", args) as two:
+        table([one, two], "neighbours", "rtt", POLLS, args)
+        gains = {}
+        for size in SIZES:
+            off, on = table([one, two], "neighbours", "rtt", [{}, {"poll-us": 50}], args, size).values()
+            gains[size] = ratio_of(on, off, "per_s")
+            print(f"engine_neighbours_{size}_ratio={gains[size]:.3f}", flush=True)
+    print(f"engine_neighbours_gain_ratio={statistics.geometric_mean(gains.values()):.3f}\nengine_neighbours_least_ratio={min(gains.values()):.3f}",
+          flush=True)
 
 
 def part_coalesce(args):
@@ -204,7 +218,6 @@ def main():
     parser.add_argument("--warm", type=float, default=0.5, help="seconds before it, for policies to settle")
     parser.add_argument("--repeat", type=int, default=5, help="cells of each setting")
     parser.add_argument("--loads", type=lambda text: text.split(","), default=list(LOADS), help=",".join(LOADS))
-    parser.add_argument("--cpu", type=int, default=0, help="that neighbours share")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     args = parser.parse_args()
     for part in args.parts:

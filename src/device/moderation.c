@@ -4,13 +4,15 @@
  * call has gone out, as with request and response, it costs its whole length.  Three judges, from quick to slow:
  *
  *      the gate      holds a publication only if more than one packet is outstanding or a hold is under way.  A single
- *                    request has no company: it is never held, whatever the phase.  Two holds in a row that nothing
- *                    joined shut the gate for a while: a request of several packets is held twice.  And when far more
- *                    than a few are not joined, all in all, the holding is given up.
- *      the score     a publication soon after the last one speaks for holding, three times more a late one against; 24 in
- *                    favour begin it.  Against it, in the same manner, only gaps that are long.  So a load must be well
- *                    inside the bounds to get in and well outside to get out, and chance takes it neither way.  Small
- *                    packets must come four to a hold; of a stream of GSO frames the hold should see the next.
+ *                    request has no company: it is never held, whatever the phase.  A hold is fruitless if nothing more
+ *                    happened on the pair until its end: then somebody waited for the call.  Two of these in a row shut
+ *                    the gate, so a request of several packets is held twice.  It is opened for one hold to see whether
+ *                    that has changed, ever more seldom, and at last the holding is given up.
+ *      the score     a publication soon after the last one speaks for holding, a late one against; 24 in favour begin it.
+ *                    Against it, in the same manner, only gaps that are long.  So a load must be well inside the bounds to
+ *                    get in and well outside to get out, and chance takes it neither way.  Small packets must come four to
+ *                    a hold.  Of a stream, which is GSO frames or what answers them, the hold should see the next more
+ *                    often than not.
  *      the trial     many requests in a closed loop do join each other's holds, yet each round takes longer by the hold.
  *                    That shows in the pace.  If packets come more slowly than before, holding is stopped to see whether
  *                    they come faster without, and given up if they do.
@@ -26,21 +28,22 @@
 #define HOLD_USECS    64 /* gathers what would be four calls or more, and is not felt by bulk */
 #define HOLD_FRAMES   64 /* a burst of the device, and a poll of the driver */
 
-#define FRUITLESS_MAX 2
-#define SHUT_EVENTS   16 /* a load that is too slow is given up meanwhile */
-#define FRUITLESS     2  /* evidence for giving up: a third of all holds may be fruitless */
-#define FRUITFUL      (-1)
-#define HOPELESS      24
+#define JOIN_SHARE    8  /* of the hold: what comes sooner is the rest of the same request */
+#define FRUITLESS_MAX 2  /* holds in a row: then the gate is shut */
+#define SHUT_EVENTS   64 /* publications, at first; each fruitless hold in a row makes it four times as long */
+#define HOPELESS      4  /* holds in a row: then holding is given up */
 
-#define STREAM        8  /* packets outstanding for each that was published: GSO frames, or a long queue */
-#define SOON_SHARE    4  /* of the hold: four more would join; of a stream one more */
-#define LATE_SHARE    2  /* one more would; of a stream one in two holds */
-#define SCORE_IN      24 /* 24 publications of 8 packets settle within 200 */
-#define SCORE_OUT     32
-#define SOON          1 /* what a gap is worth: toward going in */
-#define NOT_SOON      (-3)
-#define LATE          2 /* and toward going out */
-#define NOT_LATE      (-1)
+#define STREAM                                                                                               \
+        8 /* packets outstanding for each that was published, or beside it: GSO frames, or a long queue */
+#define SOON_SHARE      4  /* of the hold: four more would join; of a stream one more */
+#define LATE_SHARE      2  /* one more would; of a stream one in two holds */
+#define SCORE_IN        24 /* 24 publications of 8 packets settle within 200 */
+#define SCORE_OUT       32
+#define SOON            1 /* what a gap is worth: toward going in */
+#define NOT_SOON        (-3)
+#define STREAM_NOT_SOON (-1)
+#define LATE            2 /* and toward going out */
+#define NOT_LATE        (-1)
 
 /* Publications that make a pace: with Poisson arrivals two of them differ by 4 % (one standard deviation). */
 #define PACE_EVENTS      1024
@@ -83,12 +86,15 @@ void moderation_init(struct moderation *m, uint32_t usecs_max, uint32_t frames_m
 static void hold_ended(struct moderation *m)
 {
         m->held = 0;
-        m->hopeless = MAX(m->hopeless + (m->joined ? FRUITFUL : FRUITLESS), 0);
-        m->fruitless = m->joined ? 0 : m->fruitless + 1;
-        if (m->fruitless < FRUITLESS_MAX)
-                return;
-        m->fruitless = 0;
-        m->shut = SHUT_EVENTS;
+        m->fruitless = m->joined ? 0 : MIN(m->fruitless + 1, (uint32_t)HOPELESS);
+        if (m->fruitless >= FRUITLESS_MAX)
+                m->shut = SHUT_EVENTS << 2 * (m->fruitless - FRUITLESS_MAX);
+}
+
+static void join(struct moderation *m, uint64_t now)
+{
+        if (now - m->hold_began >= hold_time(m) / JOIN_SHARE)
+                m->joined = true;
 }
 
 /* Keeps the same account of the hold under way as the coalescing does. */
@@ -104,11 +110,13 @@ static void pass_gate(struct moderation *m, uint32_t n, bool crowded, uint64_t n
                 m->hold_began = now;
                 m->joined = false;
         } else {
-                m->joined = true;
+                join(m, now);
         }
         m->held += n;
-        if (m->held >= m->profile.frames)
-                m->held = 0;
+        if (m->held < m->profile.frames)
+                return;
+        m->held = 0; /* the call goes out.  Of a burst that is enough by itself nothing was held */
+        m->fruitless = m->joined ? 0 : m->fruitless;
 }
 
 /* ---- the phase ---- */
@@ -142,7 +150,9 @@ static bool soon_enough(struct moderation *m, uint64_t gap, bool stream)
 {
         uint64_t soon = hold_time(m) / (stream ? 1 : SOON_SHARE);
 
-        return convinced(m, gap <= soon ? SOON : NOT_SOON, SCORE_IN);
+        if (gap <= soon)
+                return convinced(m, SOON, SCORE_IN);
+        return convinced(m, stream ? STREAM_NOT_SOON : NOT_SOON, SCORE_IN);
 }
 
 static bool too_slow(struct moderation *m, uint64_t gap, bool stream)
@@ -185,7 +195,7 @@ static enum moderation_phase while_off(struct moderation *m, uint64_t gap, bool 
 
 static enum moderation_phase while_trial(struct moderation *m, uint64_t gap, bool stream, uint64_t now)
 {
-        if (m->hopeless >= HOPELESS || too_slow(m, gap, stream)) {
+        if (m->fruitless >= HOPELESS || too_slow(m, gap, stream)) {
                 bar(m, now);
                 return MODERATION_OFF;
         }
@@ -213,7 +223,7 @@ static enum moderation_phase while_on(struct moderation *m, uint64_t gap, bool s
 {
         uint64_t pace_now;
 
-        if (m->hopeless >= HOPELESS) {
+        if (m->fruitless >= HOPELESS) {
                 bar(m, now);
                 return MODERATION_OFF;
         }
@@ -280,21 +290,39 @@ void moderation_reset(struct moderation *m, uint32_t usecs_max, uint32_t frames_
                           .now = now, .n = usecs_max, .outstanding = frames_max, .step = MODERATION_INIT });
 }
 
+static bool never(const struct moderation *m)
+{
+        return m->profile.usecs == 0 || m->profile.frames == 0;
+}
+
+void moderation_beside(struct moderation *m, uint32_t n, uint64_t now)
+{
+        if (n == 0 || never(m))
+                return;
+        if (n >= STREAM)
+                m->beside = now;
+        if (m->held && now - m->hold_began < hold_time(m))
+                join(m, now);
+        record(m, (struct moderation_event){ .now = now, .n = n, .step = MODERATION_BESIDE });
+}
+
 bool moderation_note(struct moderation *m, uint32_t n, uint32_t outstanding, uint64_t now)
 {
         uint64_t gap = MIN(now - m->last, PAUSE_MAX * hold_time(m));
-        bool crowded = outstanding > 1;
+        bool stream, crowded;
 
         m->holds = false;
-        if (n == 0 || m->profile.usecs == 0 || m->profile.frames == 0)
+        if (n == 0 || never(m))
                 return false;
+        stream = outstanding >= STREAM * n || (m->beside && now - m->beside <= hold_time(m));
+        crowded = outstanding > 1 || stream;
         m->last = now;
         pass_gate(m, n, crowded, now);
         m->run.events++;
         m->run.packets += n;
         m->run.crowded += crowded;
         m->run.span += gap;
-        m->next = judge(m, gap, outstanding >= STREAM * n, now);
+        m->next = judge(m, gap, stream, now);
         record(m, (struct moderation_event){
                           .now = now, .n = n, .outstanding = outstanding, .step = MODERATION_NOTE });
         if (moderation_phase_holds(m->next) != moderation_phase_holds(m->phase))
@@ -308,7 +336,6 @@ void moderation_apply(struct moderation *m, uint64_t now)
 {
         enter(m, m->next, now);
         m->held = m->fruitless = m->shut = 0;
-        m->hopeless = 0;
         record(m, (struct moderation_event){ .now = now, .step = MODERATION_APPLY });
 }
 
@@ -353,6 +380,9 @@ bool moderation_repeat(struct moderation *m, const struct moderation_event *e)
                 break;
         case MODERATION_APPLY:
                 moderation_apply(m, e->now);
+                break;
+        case MODERATION_BESIDE:
+                moderation_beside(m, e->n, e->now);
                 break;
         }
         return m->next == e->next && m->holds == e->holds;

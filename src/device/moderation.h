@@ -28,7 +28,7 @@ enum moderation_phase {
         MODERATION_PHASES
 };
 
-enum moderation_step { MODERATION_INIT, MODERATION_NOTE, MODERATION_APPLY };
+enum moderation_step { MODERATION_INIT, MODERATION_NOTE, MODERATION_APPLY, MODERATION_BESIDE };
 
 /* One call and what came of it. */
 struct moderation_event {
@@ -46,15 +46,15 @@ struct moderation {
         enum moderation_phase phase;       /* in force */
         enum moderation_phase next;        /* asked for; not the same until moderation_apply() */
         uint64_t last;                     /* when the last publication was */
+        uint64_t beside;                   /* when the pair's other queue last had a burst of a stream */
 
         /* the gate: whether a publication may be held */
         bool holds;          /* the last one may */
-        bool joined;         /* another has joined the hold under way */
+        bool joined;         /* something has happened during the hold under way */
         uint32_t held;       /* packets in it; 0: none is under way */
         uint64_t hold_began; /* of the last hold */
         uint32_t fruitless;  /* holds in a row that nothing joined */
         uint32_t shut;       /* publications until it opens again */
-        int32_t hopeless;    /* evidence that holds are not joined */
 
         /* the phase */
         int32_t score;                  /* evidence for leaving OFF, or for going back there */
@@ -78,6 +78,10 @@ void moderation_reset(struct moderation *m, uint32_t usecs_max, uint32_t frames_
  * tx, in the port for rx); a GSO frame counts as the packets that it is on the wire.  True: time for a call.  Sets `c` as it decides. */
 bool moderation_publish(struct moderation *m, struct coalesce *c, uint32_t n, uint32_t outstanding,
                         uint64_t now);
+
+/* `n` packets, counted as on the wire, were published on the pair's other queue: a driver that goes on is not waiting for this one's call,
+ * and a stream's acknowledgements are a part of it. */
+void moderation_beside(struct moderation *m, uint32_t n, uint64_t now);
 
 /* The decision alone.  True: moderation_wanted() should come into force; then call moderation_apply().  Not applying it
  * is fine: it goes on measuring, and asks again. */

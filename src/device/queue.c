@@ -66,6 +66,14 @@ static unsigned wire_packets(const struct dev_run *run)
         return MAX(run->published, run->bytes / WIRE_PACKET);
 }
 
+static void tell_pair(struct dev_queue *q, const struct dev_run *run)
+{
+        struct dev_queue *other = &q->dev->queues[q->index ^ 1];
+
+        if (q->kind != VW_CTRL && settings_unpack(other->settings).adaptive)
+                moderation_beside(&other->moderation, wire_packets(run), run->now);
+}
+
 static bool call_due(struct dev_queue *q, const struct dev_run *run)
 {
         unsigned behind =
@@ -84,6 +92,7 @@ void dev_queue_published(struct dev_queue *q, const struct dev_run *run)
         if (!run->published)
                 return;
         q->held_desc += run->ndesc;
+        tell_pair(q, run);
         due = call_due(q, run);
         if (!due && q->held_desc >= full_mark(q))
                 due = coalesce_flush(&q->coalesce);

@@ -4,7 +4,7 @@
  * nothing, so the calls alone are the whole record; it is text, a line each, times in ns:
  *
  *      QUEUE polling TIME set|begin|hit|miss|yield|woke VALUE STOLEN       begin's VALUE: the deadline decided, 0 for none
- *      QUEUE moderation TIME init|note|apply N OUTSTANDING PHASE HOLDS     PHASE and HOLDS are what was decided
+ *      QUEUE moderation TIME init|note|apply|beside N OUTSTANDING PHASE HOLDS     PHASE and HOLDS are what was decided
  *
  * Workers write into memory only, and the control thread writes the file when the recording is over.  A policy that has used
  * up its memory records no more; what there is then is a record from the beginning all the same. */
@@ -27,10 +27,10 @@
 #define FIRST_LINE    "vwire trace 1: queue policy time-ns step numbers\n"
 
 static const char *const polling_words[] = { "set", "begin", "hit", "miss", "yield", "woke" };
-static const char *const moderation_words[] = { "init", "note", "apply" };
+static const char *const moderation_words[] = { "init", "note", "apply", "beside" };
 static const char *const phase_words[] = { "off", "trial", "check", "on" };
 static_assert(ARRAY_SIZE(polling_words) == POLLING_WOKE + 1, "a word each");
-static_assert(ARRAY_SIZE(moderation_words) == MODERATION_APPLY + 1, "a word each");
+static_assert(ARRAY_SIZE(moderation_words) == MODERATION_BESIDE + 1, "a word each");
 static_assert(ARRAY_SIZE(phase_words) == MODERATION_PHASES, "a word each");
 
 struct recording {

@@ -274,7 +274,7 @@ TEST(moderation, a_stream_of_single_packets_gets_a_quarter_of_the_calls_or_less)
 
 TEST(moderation, a_stream_of_gso_frames_is_held_where_single_packets_are_not)
 {
-        for (unsigned gap = 20000; gap <= 40000; gap += 5000) {
+        for (unsigned gap = 15000; gap <= 25000; gap += 5000) {
                 struct sim *once = sim_new(AT_ONCE, true), *s = sim_new(ADAPTIVE, true);
 
                 s->wire = 44;
@@ -289,24 +289,128 @@ TEST(moderation, a_stream_of_gso_frames_is_held_where_single_packets_are_not)
         }
 }
 
-/* T-DIM-03 */
-TEST(moderation, requests_that_are_gso_frames_are_held_a_dozen_times_at_most)
-{
-        struct sim *s = sim_new(ADAPTIVE, true);
-        uint64_t delayed;
+/* ---- the pair's other queue ---- */
 
-        s->wire = 44;
-        open_loop(s, 20000, 1, true);
+enum { EVENTS_MAX = 1 << 16 };
+
+/* How many of the publications `from`.. of a trace may be held. */
+static unsigned held_in(const struct moderation_trace *t, unsigned from, unsigned n)
+{
+        unsigned held = 0;
+
+        for (unsigned i = from; i < t->n && n > 0; i++) {
+                if (t->events[i].step != MODERATION_NOTE)
+                        continue;
+                held += t->events[i].holds;
+                n--;
+        }
+        EXPECT_EQ(n, 0);
+        return held;
+}
+
+/* A stream that turns into requests of `request` packets each, on the record. */
+static void turn_to_requests(uint32_t wire, uint32_t request, uint64_t think, bool spins)
+{
+        struct moderation_event *events = calloc(EVENTS_MAX, sizeof(*events));
+        struct sim *s = sim_new(ADAPTIVE, spins);
+        struct moderation_trace t;
+        unsigned turned;
+
+        EXPECT(events != NULL);
+        s->wire = wire;
+        moderation_trace_begin(&s->mod, &t, events, EVENTS_MAX);
+        open_loop(s, wire > 1 ? 20000 : 3000, 1, true);
         run(s, 100 * NSEC_PER_MSEC);
         EXPECT(moderation_phase_holds(s->mod.phase));
-        delayed = s->delayed;
-        closed_loop(s, 1, 30 * US, 1, false);
-        run(s, 200 * US); /* three round trips, of which two are held */
-        EXPECT(s->delayed - delayed <= 3);
-        run(s, 40 * NSEC_PER_MSEC);
-        EXPECT(s->delayed - delayed <= 13);
-        EXPECT(!moderation_phase_holds(s->mod.phase));
+        turned = t.n;
+        closed_loop(s, 1, think, request, false);
+        run(s, 500 * (think + 100 * US));
+        EXPECT(held_in(&t, turned, 3 + 60) <= 3);
+        EXPECT(held_in(&t, turned, 3 + 300) <= 5);
+        EXPECT(!moderation_phase_holds(events[turned + 400].next));
+        EXPECT_EQ(moderation_replay(&t), t.n);
+        moderation_trace_end(&s->mod);
+        free(events);
         free(s);
+}
+
+/* T-DIM-03 */
+TEST(moderation, is_off_within_three_round_trips_and_asks_ever_more_seldom)
+{
+        static const unsigned thinks[] = { 10, 30, 100, 300 };
+
+        for (unsigned i = 0; i < ARRAY_SIZE(thinks); i++) {
+                turn_to_requests(44, 1, thinks[i] * US, true);
+                turn_to_requests(44, 1, thinks[i] * US, false);
+                turn_to_requests(1, 3, thinks[i] * US, true);
+                turn_to_requests(1, 20, thinks[i] * US, false);
+        }
+}
+
+/* T-DIM-03: a request that is published in parts does not join itself */
+TEST(moderation, requests_in_several_parts_are_held_twice)
+{
+        struct moderation m;
+        uint64_t now = NSEC_PER_SEC;
+        unsigned held = 0;
+
+        moderation_init(&m, VW_USECS_MAX, VW_FRAMES_MAX);
+        for (unsigned i = 0; i < 2000; i++)
+                if (moderation_note(&m, 4, 8, now += 4 * US))
+                        moderation_apply(&m, now);
+        EXPECT(moderation_phase_holds(m.phase));
+        for (unsigned i = 0; i < 20; i++) {
+                for (unsigned part = 0; part < 3; part++)
+                        if (moderation_note(&m, 4, 8, now += 2 * US))
+                                moderation_apply(&m, now);
+                held += moderation_holds(&m);
+                now += moderation_holds(&m) ? 90 * US : 30 * US;
+        }
+        EXPECT(held >= 2 && held <= 3);
+}
+
+/* Single packets 40 us apart, and `n` packets on the other queue 5 us after each. */
+static void answers(struct moderation *m, uint32_t n, unsigned rounds, uint64_t *now)
+{
+        for (unsigned i = 0; i < rounds; i++) {
+                if (moderation_note(m, 1, 1, *now += 35 * US))
+                        moderation_apply(m, *now);
+                moderation_beside(m, n, *now += 5 * US);
+        }
+}
+
+TEST(moderation, what_answers_a_stream_is_held_and_what_answers_single_packets_is_not)
+{
+        for (unsigned packets = 1; packets <= 44; packets++) {
+                struct moderation m;
+                uint64_t now = NSEC_PER_SEC;
+
+                moderation_init(&m, VW_USECS_MAX, VW_FRAMES_MAX);
+                answers(&m, packets, 200, &now);
+                EXPECT_EQ(moderation_phase_holds(m.phase), packets >= 8);
+                EXPECT_EQ(m.fruitless, 0);
+        }
+}
+
+/* T-DIM-03: a large request and a small answer, which the next request waits for */
+TEST(moderation, answers_to_large_requests_are_held_twice)
+{
+        struct moderation m;
+        uint64_t now = NSEC_PER_SEC;
+        unsigned held = 0;
+
+        moderation_init(&m, VW_USECS_MAX, VW_FRAMES_MAX);
+        answers(&m, 44, 2000, &now);
+        EXPECT(moderation_phase_holds(m.phase));
+        for (unsigned i = 0; i < 60; i++) {
+                if (moderation_note(&m, 1, 1, now))
+                        moderation_apply(&m, now);
+                held += moderation_holds(&m);
+                now += moderation_holds(&m) ? 64 * US : 0;
+                moderation_beside(&m, 44, now += 20 * US);
+                now += 10 * US;
+        }
+        EXPECT(held >= 2 && held <= 3);
 }
 
 TEST(moderation, packets_far_apart_are_not_held)

@@ -396,6 +396,33 @@ TEST(device_calls, decisions_are_recorded_and_replay)
         fclose(file);
 }
 
+static unsigned lines_with(FILE *file, const char *queue, const char *step)
+{
+        char line[256];
+        unsigned n = 0;
+
+        rewind(file);
+        while (fgets(line, sizeof(line), file))
+                n += !strncmp(line, queue, strlen(queue)) && strstr(line, step);
+        return n;
+}
+
+TEST(device_calls, a_queue_hears_of_its_pair_and_of_no_other)
+{
+        FILE *file = tmpfile();
+
+        begin((struct vw_device_config){ .pairs = 2, .workers = 1, .adaptive = VW_ADAPTIVE_BOTH },
+              F(mq) | F(ctrl_vq), 64);
+        EXPECT_EQ(trace(dup(fileno(file))), 0);
+        send_each(20);
+        EXPECT_EQ(trace(-1), 0);
+        EXPECT_EQ(lines_with(file, "1 moderation ", " note 1 1 "), 20);
+        EXPECT_EQ(lines_with(file, "0 moderation ", " beside 1 "), 20);
+        EXPECT_EQ(lines_with(file, "", " beside "), 20);
+        end();
+        fclose(file);
+}
+
 TEST(device_calls, no_record_is_made_into_a_pipe_or_of_anything_else)
 {
         FILE *file = tmpfile();
