@@ -41,22 +41,34 @@ VW_API int vw_device_new(const struct vw_device_config *config, struct vw_device
 /* Ends the session, stops the workers, closes what it owns.  NULL is fine. */
 VW_API void vw_device_free(struct vw_device *dev);
 
+/* ---- the session; control thread, as all that follows ---- */
+
 /* Serves one vhost-user front end on the connected socket `fd`.  Takes the fd on success only.  -EBUSY: it has one already. */
 VW_API int vw_device_serve(struct vw_device *dev, int fd);
-/* Ends the session: rings stop at a packet's edge. */
+/* Ends the session: rings stop at a packet's edge.  Nothing if there is none. */
 VW_API void vw_device_disconnect(struct vw_device *dev);
+/* Whether there is a front end. */
 VW_API bool vw_device_serving(const struct vw_device *dev);
 
-/* Readable when vw_device_dispatch() has work; the call never waits.  -ENOTCONN once, when the front end has left. */
+/* The fd is the device's, and readable when vw_device_dispatch() has work.  That call never waits: 0, -ENOTCONN once, when the front end
+ * has left, or another -errno. */
 VW_API int vw_device_fd(const struct vw_device *dev);
 VW_API int vw_device_dispatch(struct vw_device *dev);
 
+/* The guest sees its link go up or down; 0.  The port's own state counts besides. */
+VW_API int vw_device_link(struct vw_device *dev, bool up);
+
+/* ---- looking at it, and setting it; each waits for the workers to come to the end of a burst ---- */
+
+/* Counters since the device was made, settings and rings; the numbers of a queue fit together. */
 VW_API void vw_device_stats(struct vw_device *dev, struct vw_stats *ret_stats);
-/* All of them or none.  -EINVAL with a sentence. */
+/* All of them or none.  0, or with a sentence (static or thread-local): -ENOENT: a device has no such setting, -ERANGE: the limits are in
+ * VW_SETTINGS, -EINVAL: not one of that queue. */
 VW_API int vw_device_set(struct vw_device *dev, const struct vw_setting *settings, unsigned n,
                          const char **ret_why);
+/* What is in force for virtqueue `queue`; -1: for the first that the key fits.  0, -ENOENT, -EINVAL. */
 VW_API int vw_device_get(struct vw_device *dev, int queue, enum vw_key key, int64_t *ret_value);
-/* What queue `index` does and waits for, in words; returns the length like snprintf. */
+/* What virtqueue `index` does and waits for, in words; returns the length like snprintf. */
 VW_API int vw_device_why(struct vw_device *dev, unsigned index, char *buf, size_t len);
 /* Records what polling and moderation decide, from the beginning: what they have learned is forgotten.  With -1 the record ends and is
  * written.  Takes `fd`, a regular file, on success only.  -EBUSY: there is a recording; -EALREADY: there is none; -EINVAL. */
@@ -64,7 +76,6 @@ VW_API int vw_device_trace(struct vw_device *dev, int fd);
 /* Makes all decisions of a record again; any thread.  Returns how many calls that were, or -EPROTO with a sentence when one comes out
  * otherwise or cannot be read.  Takes `fd`. */
 VW_API int64_t vw_trace_replay(int fd, const char **ret_why);
-VW_API int vw_device_link(struct vw_device *dev, bool up);
 
 #ifdef __cplusplus
 }

@@ -89,9 +89,11 @@ struct vw_driver_config {
 
 /* ---- control thread ---- */
 
+/* 0, or -EINVAL, -ENOMEM or another -errno with a sentence.  Config and ops may be forgotten afterwards, `ctx` not. */
 VW_API int vw_driver_new(const struct vw_driver_config *config, struct vw_driver **ret_drv,
                          const char **ret_why);
-VW_API void vw_driver_free(struct vw_driver *drv); /* disconnects first; NULL is fine */
+/* Disconnects first.  No owner is at work any more.  NULL is fine. */
+VW_API void vw_driver_free(struct vw_driver *drv);
 
 /* Speaks vhost-user on the connected socket `fd`, negotiates, sets the rings up and starts them.  Takes the fd on success only.
  * -EPROTO: the device lied, -EOPNOTSUPP: it lacks what is needed, -ETIMEDOUT; *ret_why says what.  Never takes more than a few
@@ -100,10 +102,11 @@ VW_API int vw_driver_connect(struct vw_driver *drv, int fd, const char **ret_why
 /* Stops the rings; every packet that was out is given back through tx_done (or dropped, for rx). */
 VW_API void vw_driver_disconnect(struct vw_driver *drv);
 
-VW_API int vw_driver_fd(const struct vw_driver *drv); /* readable when dispatch has work */
-/* Waits for nothing but the device's answers to what a change of its configuration calls for.  -ENOTCONN once, when it has left. */
+/* The fd is the driver's, and readable when vw_driver_dispatch() has work; it has some at the deadline (ns, monotonic), too.  That call waits
+ * for nothing but the device's answers to what a change of its configuration calls for: 0, or -ENOTCONN once, when it has left. */
+VW_API int vw_driver_fd(const struct vw_driver *drv);
 VW_API int vw_driver_dispatch(struct vw_driver *drv);
-VW_API uint64_t vw_driver_deadline(const struct vw_driver *drv); /* call dispatch by then, too */
+VW_API uint64_t vw_driver_deadline(const struct vw_driver *drv);
 
 struct vw_driver_info {
         bool connected, link_up, has_ctrl;
@@ -135,10 +138,15 @@ VW_API int vw_driver_set_coalesce_queue(struct vw_driver *drv, unsigned queue, u
 VW_API int vw_driver_get_coalesce_queue(struct vw_driver *drv, unsigned queue, uint32_t *ret_usecs,
                                         uint32_t *ret_frames);
 
+/* Counters since the driver was made, settings and rings; the numbers of a pair fit together. */
 VW_API void vw_driver_stats(struct vw_driver *drv, struct vw_stats *ret_stats);
+/* All of them or none.  0, or with a sentence (thread-local): -ENOENT: a driver has no such setting, -ERANGE: the limits are in VW_SETTINGS,
+ * -EINVAL: not one of that queue, -ENOTSUP, -ENETDOWN, -EIO, -ETIMEDOUT: the device cannot, is not there, or would not. */
 VW_API int vw_driver_set(struct vw_driver *drv, const struct vw_setting *settings, unsigned n,
                          const char **ret_why);
+/* What is in force for virtqueue `queue`; -1: for the first pair.  0, -ENOENT, -EINVAL. */
 VW_API int vw_driver_get(struct vw_driver *drv, int queue, enum vw_key key, int64_t *ret_value);
+/* What virtqueue `index` does and waits for, in words; returns the length like snprintf, or -ENOENT. */
 VW_API int vw_driver_why(struct vw_driver *drv, unsigned index, char *buf, size_t len);
 
 /* Memory that the device can see, for the pieces of packets; lives as long as the driver.  NULL when tx_memory is used up. */
@@ -192,15 +200,18 @@ VW_API void vw_driver_leave(struct vw_driver *drv, unsigned pair);
 
 /* ---- any thread ---- */
 
-/* Copies a packet and hands it to the pair's owner through a lock-free queue.  0, -EAGAIN: the queue or the flow is full, -EMSGSIZE. */
+/* Copies a packet and hands it to the pair's owner through a lock-free queue.  0, -EAGAIN: the queue or the flow is full, -EMSGSIZE,
+ * -ENETDOWN: not connected.  A packet that the owner cannot offer any more is counted as a drop. */
 VW_API int vw_driver_send(struct vw_driver *drv, unsigned pair, const struct vw_net_hdr *hdr,
                           const struct iovec *iov, unsigned n_iov, struct vw_flow *flow);
 
-/* A flow: a byte account, charged at transmission, discharged at completion (limit 0: 128 KiB).  Belongs to a pair's owner thread.
- * A closed flow with bytes in flight lives until the last completes. */
+/* A flow: an account of bytes, charged at transmission, discharged at completion; `limit` 0: 128 KiB.  Its packets go to one pair, whose owner
+ * calls flow_wake.  NULL: no memory. */
 VW_API struct vw_flow *vw_flow_open(struct vw_driver *drv, unsigned pair, uint32_t limit, void *ctx);
+/* Yours no more; one with bytes in flight lives until the last of them completes.  NULL is fine. */
 VW_API void vw_flow_close(struct vw_flow *flow);
 VW_API void *vw_flow_ctx(const struct vw_flow *flow);
+/* Bytes that the device has. */
 VW_API uint64_t vw_flow_inflight(const struct vw_flow *flow);
 
 #ifdef __cplusplus

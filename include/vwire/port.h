@@ -99,11 +99,12 @@ struct vw_port_ops {
         uint32_t (*rx_max)(const void *self, unsigned lane);
 };
 
+/* Copies `ops`; `self` is yours until vw_port_close() calls `close`.  NULL: no memory. */
 VW_API struct vw_port *vw_port_new(const struct vw_port_ops *ops, void *self);
 
 /* A capture of what crosses the port, in pcap format with nanoseconds; fd -1 stops it.  Takes the fd on success only and writes to it from
  * a thread of its own.  Control thread, while the lanes run: they need not be told.  A full disk or slow pipe loses captured frames
- * (counted), never traffic. */
+ * (counted), never traffic.  0 or -errno. */
 VW_API int vw_port_capture(struct vw_port *port, int fd);
 VW_API uint64_t vw_port_capture_lost(const struct vw_port *port);
 

@@ -29,10 +29,11 @@ VW_API void vw_set_log(enum vw_log_level least, vw_log_fn *fn, void *ctx);
  * reason `memory-gone`, and the handler may return.  Async-signal-safe.  The library installs no handler itself. */
 VW_API bool vw_sigbus(const void *fault_address);
 
+/* "0.1.0".  Any thread. */
 VW_API const char *vw_version(void);
 
 /* Feature bits by their names in the standard, lower case without prefix ("mrg_rxbuf", "ring_packed", ...).
- * Returns the bit's number or -ENOENT; the name or NULL. */
+ * Returns the bit's number or -ENOENT; the name or NULL.  Any thread. */
 VW_API int vw_feature_bit(const char *name);
 VW_API const char *vw_feature_name(unsigned bit);
 /* The bits that the library's device can offer, or its driver ("driver": true) can accept. */

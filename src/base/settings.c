@@ -1,10 +1,11 @@
 /* Settings as text, "q3.tx-usecs=64": one grammar for the command line, the control socket and every message about them. */
+#include "base/settings.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
 
 #include "base/check.h"
-#include "vwire/stats.h"
 
 enum { DR = 1, DT = 2, R = 4, T = 8, W = 16 };
 
@@ -22,11 +23,9 @@ static const struct key {
 
 #define QUEUE_MAX (2 * VW_QUEUE_PAIRS_MAX) /* the control queue of the largest device */
 
-static __thread char why[256];
-
-/* The sentence goes to logs and into JSON, and quotes what a client sent: printable ASCII only. */
-__attribute__((format(printf, 3, 4))) static int refuse(int error, const char **ret_why, const char *fmt, ...)
+int setting_refuse(int error, const char **ret_why, const char *fmt, ...)
 {
+        static _Thread_local char why[256];
         va_list ap;
 
         va_start(ap, fmt);
@@ -37,6 +36,23 @@ __attribute__((format(printf, 3, 4))) static int refuse(int error, const char **
                         *c = '?';
         *ret_why = why;
         return error;
+}
+
+int setting_check(const struct vw_setting *setting, bool driver, const char **ret_why)
+{
+        const struct key *key;
+
+        if ((unsigned)setting->key >= VW_KEY_COUNT || !vw_key_known(setting->key, driver))
+                return setting_refuse(-ENOENT, ret_why, "a %s has no such setting",
+                                      driver ? "driver" : "device");
+        key = &keys[setting->key];
+        if (setting->value < key->least)
+                return setting_refuse(-ERANGE, ret_why, "%s=%jd is under the limit %jd", key->name,
+                                      (intmax_t)setting->value, (intmax_t)key->least);
+        if (setting->value > key->greatest)
+                return setting_refuse(-ERANGE, ret_why, "%s=%jd is over the limit %jd", key->name,
+                                      (intmax_t)setting->value, (intmax_t)key->greatest);
+        return 0;
 }
 
 /* Decimal digits up to `end`; false if there is anything else.  Saturates instead of wrapping. */
@@ -101,9 +117,11 @@ static int parse_key(const char *text, struct vw_setting *ret_setting, const cha
         const struct key *key = find_key(name, (size_t)(end - name));
 
         if (prefix && (queue < 0 || queue > QUEUE_MAX))
-                return refuse(-ERANGE, ret_why, "%.100s: the queue is not within q0..q%d", text, QUEUE_MAX);
+                return setting_refuse(-ERANGE, ret_why, "%.100s: the queue is not within q0..q%d", text,
+                                      QUEUE_MAX);
         if (!key)
-                return refuse(-ENOENT, ret_why, "there is no setting %.*s", (int)MIN(end - name, 100), name);
+                return setting_refuse(-ENOENT, ret_why, "there is no setting %.*s", (int)MIN(end - name, 100),
+                                      name);
         *ret_setting = (struct vw_setting){ .queue = (int)queue, .key = (enum vw_key)(key - keys) };
         *ret_end = end;
         return 0;
@@ -118,7 +136,7 @@ int vw_key_parse(const char *text, struct vw_setting *ret_setting, const char **
         if (r < 0)
                 return r;
         if (*end)
-                return refuse(-EINVAL, ret_why, "%.100s is more than a key", text);
+                return setting_refuse(-EINVAL, ret_why, "%.100s is more than a key", text);
         *ret_setting = setting;
         return 0;
 }
@@ -136,23 +154,23 @@ int vw_setting_parse(const char *text, struct vw_setting *ret_setting, const cha
         key = &keys[setting.key];
         word = equals + 1;
         if (!*equals)
-                return refuse(-EINVAL, ret_why, "%s needs a value, as in %s=%s", key->name, key->name,
-                              key->words ? key->words : "64");
+                return setting_refuse(-EINVAL, ret_why, "%s needs a value, as in %s=%s", key->name, key->name,
+                                      key->words ? key->words : "64");
         if (key->words) {
                 value = find_word(key->words, word);
                 if (value < 0)
-                        return refuse(-EINVAL, ret_why, "%s=%.100s is not one of %s", key->name, word,
-                                      key->words);
+                        return setting_refuse(-EINVAL, ret_why, "%s=%.100s is not one of %s", key->name, word,
+                                              key->words);
         } else if (!parse_number(word, word + strlen(word), &value)) {
-                return refuse(-EINVAL, ret_why, "%s=%.100s is not a number of %jd..%jd", key->name, word,
-                              (intmax_t)key->least, (intmax_t)key->greatest);
+                return setting_refuse(-EINVAL, ret_why, "%s=%.100s is not a number of %jd..%jd", key->name,
+                                      word, (intmax_t)key->least, (intmax_t)key->greatest);
         }
         if (value < key->least)
-                return refuse(-ERANGE, ret_why, "%s=%.100s is under the limit %jd", key->name, word,
-                              (intmax_t)key->least);
+                return setting_refuse(-ERANGE, ret_why, "%s=%.100s is under the limit %jd", key->name, word,
+                                      (intmax_t)key->least);
         if (value > key->greatest)
-                return refuse(-ERANGE, ret_why, "%s=%.100s is over the limit %jd", key->name, word,
-                              (intmax_t)key->greatest);
+                return setting_refuse(-ERANGE, ret_why, "%s=%.100s is over the limit %jd", key->name, word,
+                                      (intmax_t)key->greatest);
         setting.value = value;
         *ret_setting = setting;
         return 0;

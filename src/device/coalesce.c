@@ -23,7 +23,7 @@ static bool let_go(struct coalesce *c, enum coalesce_cause cause)
         return true;
 }
 
-/* The condition of the standard (5.1.6.5.10): enough packets, or long enough since the first. */
+/* The condition of the standard (5.1.6.5.9): enough packets, or long enough since the first. */
 static bool release_if_met(struct coalesce *c, uint64_t now)
 {
         if (c->pending >= c->frames)

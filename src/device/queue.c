@@ -284,7 +284,7 @@ void dev_queue_enable(struct dev_queue *q, bool on)
 {
         struct change c = { .q = q, .on = on };
 
-        if (on && !q->enabled) { /* the parameters that were set for this queue alone are lost (5.1.6.5.10) */
+        if (on && !q->enabled) { /* the parameters that were set for this queue alone are lost (5.1.6.5.9) */
                 pthread_mutex_lock(&q->dev->guest.lock);
                 dev_settings_reset(q);
                 pthread_mutex_unlock(&q->dev->guest.lock);

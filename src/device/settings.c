@@ -1,14 +1,14 @@
 /* Settings: what the operator and the guest want of each queue.
  *
  * Each queue has two words: what is wanted now, and what the operator wanted last, to which resets return.  The guest's commands for all
- * queues of a kind come in between: they outlive the disabling of a queue, and a reset forgets them (5.1.6.5.10).  The last who
+ * queues of a kind come in between: they outlive the disabling of a queue, and a reset forgets them (5.1.6.5.9).  The last who
  * sets something wins.  All under the guest's lock; workers adopt a changed word between turns. */
 #include <errno.h>
-#include <stdio.h>
 
 #include "base/atomics.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/settings.h"
 #include "device/queue.h"
 
 /* ---- the guest ---- */
@@ -92,39 +92,23 @@ static bool concerns(const struct vw_device *dev, const struct vw_setting *setti
         return vw_key_fits(setting->key, false, kind_of(dev, index));
 }
 
-static int refuse(const struct vw_device *dev, const struct vw_setting *setting, const char **ret_why)
+static int check_one(const struct vw_device *dev, const struct vw_setting *setting, const char **ret_why)
 {
-        static const int64_t most[] = {
-                [VW_KEY_POLL_US] = VW_POLL_US_MAX,  [VW_KEY_TX_USECS] = VW_USECS_MAX,
-                [VW_KEY_TX_FRAMES] = VW_FRAMES_MAX, [VW_KEY_RX_USECS] = VW_USECS_MAX,
-                [VW_KEY_RX_FRAMES] = VW_FRAMES_MAX, [VW_KEY_ADAPTIVE] = VW_ADAPTIVE_BOTH,
-        };
-        static __thread char why[128];
+        int r = setting_check(setting, false, ret_why);
 
-        *ret_why = why;
-        if ((unsigned)setting->key >= VW_KEY_COUNT || !vw_key_known(setting->key, false)) {
-                snprintf(why, sizeof(why), "a device has no such setting");
-                return -EINVAL;
-        }
-        if (setting->value < 0 || setting->value > most[setting->key]) {
-                snprintf(why, sizeof(why), "%s=%lld is over the limit %lld", vw_key_name(setting->key),
-                         (long long)setting->value, (long long)most[setting->key]);
-                return -EINVAL;
-        }
-        if (setting->queue >= (int)dev->n_vrings) {
-                snprintf(why, sizeof(why), "q%d: there are %u queues", setting->queue, dev->n_vrings);
-                return -EINVAL;
-        }
-        if (setting->queue >= 0 && !concerns(dev, setting, (unsigned)setting->queue)) {
-                snprintf(why, sizeof(why), "%s is not a setting of queue %d", vw_key_name(setting->key),
-                         setting->queue);
-                return -EINVAL;
-        }
-        if (setting->queue >= 0 && setting->key == VW_KEY_ADAPTIVE && setting->value &&
-            !adaptive_for(setting->value, kind_of(dev, (unsigned)setting->queue))) {
-                snprintf(why, sizeof(why), "queue %d is of the other direction", setting->queue);
-                return -EINVAL;
-        }
+        if (r < 0)
+                return r;
+        if (setting->queue < 0)
+                return 0;
+        if (setting->queue >= (int)dev->n_vrings)
+                return setting_refuse(-EINVAL, ret_why, "q%d: there are %u queues", setting->queue,
+                                      dev->n_vrings);
+        if (!concerns(dev, setting, (unsigned)setting->queue))
+                return setting_refuse(-EINVAL, ret_why, "%s is not a setting of queue %d",
+                                      vw_key_name(setting->key), setting->queue);
+        if (setting->key == VW_KEY_ADAPTIVE && setting->value &&
+            !adaptive_for(setting->value, kind_of(dev, (unsigned)setting->queue)))
+                return setting_refuse(-EINVAL, ret_why, "queue %d is of the other direction", setting->queue);
         return 0;
 }
 
@@ -150,7 +134,7 @@ static void adopt_all(void *arg)
 int vw_device_set(struct vw_device *dev, const struct vw_setting *settings, unsigned n, const char **ret_why)
 {
         for (unsigned i = 0; i < n; i++) {
-                int r = refuse(dev, &settings[i], ret_why);
+                int r = check_one(dev, &settings[i], ret_why);
 
                 if (r < 0)
                         return r;
@@ -195,29 +179,31 @@ static int64_t value_of(const struct dev_queue *q, enum vw_key key)
 }
 
 /* Without a queue: that of the first pair. */
+static enum vw_adaptive adaptive_of(const struct vw_device *dev, int queue)
+{
+        unsigned rx = queue < 0 ? 0 : (unsigned)queue, tx = queue < 0 ? 1 : (unsigned)queue;
+        bool on_rx = kind_of(dev, rx) == VW_RX && value_of(&dev->queues[rx], VW_KEY_ADAPTIVE);
+        bool on_tx = kind_of(dev, tx) == VW_TX && value_of(&dev->queues[tx], VW_KEY_ADAPTIVE);
+
+        return on_rx && on_tx ? VW_ADAPTIVE_BOTH
+               : on_rx        ? VW_ADAPTIVE_RX
+               : on_tx        ? VW_ADAPTIVE_TX
+                              : VW_ADAPTIVE_OFF;
+}
+
 int vw_device_get(struct vw_device *dev, int queue, enum vw_key key, int64_t *ret_value)
 {
-        const struct dev_queue *rx = &dev->queues[0], *tx = &dev->queues[1];
-
-        if ((unsigned)key >= VW_KEY_COUNT || !vw_key_known(key, false) || queue >= (int)dev->n_vrings)
+        if ((unsigned)key >= VW_KEY_COUNT || !vw_key_known(key, false))
+                return -ENOENT;
+        if (queue >= (int)dev->n_vrings ||
+            (queue >= 0 && !vw_key_fits(key, false, kind_of(dev, (unsigned)queue))))
                 return -EINVAL;
-        if (queue >= 0 && !vw_key_fits(key, false, kind_of(dev, (unsigned)queue)))
-                return -EINVAL;
-        if (key == VW_KEY_ADAPTIVE) {
-                if (queue >= 0)
-                        rx = tx = &dev->queues[queue];
-                bool on_rx = kind_of(dev, rx->index) == VW_RX && value_of(rx, key);
-                bool on_tx = kind_of(dev, tx->index) == VW_TX && value_of(tx, key);
-
-                *ret_value = on_rx && on_tx ? VW_ADAPTIVE_BOTH
-                             : on_rx        ? VW_ADAPTIVE_RX
-                             : on_tx        ? VW_ADAPTIVE_TX
-                                            : VW_ADAPTIVE_OFF;
-                return 0;
-        }
-        if (queue < 0)
-                queue = vw_key_fits(key, false, VW_RX) ? 0 : 1;
-        *ret_value = value_of(&dev->queues[queue], key);
+        if (key == VW_KEY_ADAPTIVE)
+                *ret_value = adaptive_of(dev, queue);
+        else if (queue >= 0)
+                *ret_value = value_of(&dev->queues[queue], key);
+        else
+                *ret_value = value_of(&dev->queues[vw_key_fits(key, false, VW_RX) ? 0 : 1], key);
         return 0;
 }
 

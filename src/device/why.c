@@ -11,25 +11,24 @@ static void say_ring(struct words *w, const struct dev_queue *q, const struct vq
         unsigned offered = (uint16_t)(state->avail - state->last_avail);
 
         if (offered)
-                words_say(
-                        w,
-                        "%u chains are offered that the worker comes to now; if it was asleep, the driver has not kicked for them",
-                        offered);
+                words_say(w,
+                          "%u chains are offered that the worker comes to now; if it was asleep, "
+                          "the driver has not kicked for them",
+                          offered);
         else if (q->kick_fd < 0)
-                words_say(
-                        w,
-                        "nothing is offered; the driver gave no kick fd, so the ring is looked at by the clock");
+                words_say(w, "nothing is offered; the driver gave no kick fd, "
+                             "so the ring is looked at by the clock");
         else
                 words_say(w, "nothing is offered; waits for the driver's kick");
 }
 
 static void say_starved(struct words *w, const struct dev_queue *q, const struct vq_state *state)
 {
-        words_say(
-                w,
-                "a frame waits in the port for buffers: the ring has room for %llu bytes, the longest frame needs %u; ",
-                (unsigned long long)q->window.room,
-                q->hdr_len + vw_port_rx_max(q->lane->port, q->lane->index));
+        words_say(w,
+                  "a frame waits in the port for buffers: the ring has room for %llu bytes, "
+                  "the longest frame needs %u; ",
+                  (unsigned long long)q->window.room,
+                  q->hdr_len + vw_port_rx_max(q->lane->port, q->lane->index));
         say_ring(w, q, state);
 }
 
@@ -39,18 +38,17 @@ static void say_waiting(struct words *w, struct dev_queue *q, const struct vq_st
         const struct dev_lane *lane = q->lane;
 
         if (!q->was_enabled)
-                words_say(
-                        w,
-                        "it was never enabled, so kicks are kept; waits for the front end (SET_VRING_ENABLE)");
+                words_say(w, "it was never enabled, so kicks are kept; "
+                             "waits for the front end (SET_VRING_ENABLE)");
         else if (!q->enabled)
                 words_say(w, "disabled by the front end: %s",
                           q->kind == VW_TX ? "what the driver sends is discarded"
                                            : "frames for it are discarded");
         else if (q->kind == VW_TX && !lane->writable)
-                words_say(
-                        w,
-                        "the port is full; waits until it is writable, then goes on with the %u chains it had taken",
-                        q->rewound);
+                words_say(w,
+                          "the port is full; waits until it is writable, "
+                          "then goes on with the %u chains it had taken",
+                          q->rewound);
         else if (q->kind == VW_RX && q->window.starved)
                 say_starved(w, q, state);
         else if (q->kind == VW_RX && lane->errors > 1)
@@ -64,13 +62,13 @@ static void say_waiting(struct words *w, struct dev_queue *q, const struct vq_st
 static void say_call(struct words *w, const struct dev_queue *q, const struct vq_state *state, uint64_t now)
 {
         if (q->coalesce.pending)
-                words_say(
-                        w,
-                        "; an interrupt for %llu packets is held back for %llu us more (usecs=%u frames=%u)",
-                        (unsigned long long)q->coalesce.pending,
-                        (unsigned long long)(clock_until(coalesce_deadline(&q->coalesce), now) /
-                                             NSEC_PER_USEC),
-                        q->coalesce.usecs, q->coalesce.frames);
+                words_say(w,
+                          "; an interrupt for %llu packets is held back for %llu us more "
+                          "(usecs=%u frames=%u)",
+                          (unsigned long long)q->coalesce.pending,
+                          (unsigned long long)(clock_until(coalesce_deadline(&q->coalesce), now) /
+                                               NSEC_PER_USEC),
+                          q->coalesce.usecs, q->coalesce.frames);
         else if (q->call.fd < 0)
                 words_say(w, "; the driver gave no call fd and looks by itself");
         else if (q->call.dead)
@@ -107,10 +105,10 @@ static void answer(void *arg)
         }
         vq_device_dump(&q->vq, dump, sizeof(dump));
         if (q->vq.broken) {
-                words_say(
-                        w,
-                        "broken: %s (%u); its memory is left alone until the front end sets it up again; %s",
-                        q->vq.broken, q->vq.broken_at, dump);
+                words_say(w,
+                          "broken: %s (%u); its memory is left alone until the front end "
+                          "sets it up again; %s",
+                          q->vq.broken, q->vq.broken_at, dump);
                 return;
         }
         vq_device_state(&q->vq, &state);

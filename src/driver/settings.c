@@ -1,33 +1,10 @@
 /* Settings under traffic.  A set is checked as a whole; then what the device must agree to is asked of it, and put back if it does not
  * agree to all; then the owners adopt the rest between two polls. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "base/settings.h"
 #include "driver/driver.h"
-
-static const struct {
-        int64_t least, greatest;
-} limits[VW_KEY_COUNT] = {
-#define SETTING(name, key, least, greatest, words, where) [VW_KEY_##name] = { least, greatest },
-        VW_SETTINGS(SETTING)
-#undef SETTING
-};
-
-static int refuse(int error, const char **ret_why, const char *fmt, ...)
-        __attribute__((format(printf, 3, 4)));
-
-static int refuse(int error, const char **ret_why, const char *fmt, ...)
-{
-        static _Thread_local char text[160];
-        va_list ap;
-
-        va_start(ap, fmt);
-        vsnprintf(text, sizeof(text), fmt, ap);
-        va_end(ap);
-        *ret_why = text;
-        return error;
-}
 
 /* Whether queue `index` is one that the key says something about. */
 static bool fits(enum vw_key key, int wanted, unsigned index)
@@ -37,26 +14,21 @@ static bool fits(enum vw_key key, int wanted, unsigned index)
 
 static int check_one(const struct vw_driver *drv, const struct vw_setting *s, const char **ret_why)
 {
-        const char *name;
+        int r = setting_check(s, true, ret_why);
 
-        if ((unsigned)s->key >= VW_KEY_COUNT)
-                return refuse(-ENOENT, ret_why, "there is no such setting");
-        name = vw_key_name(s->key);
-        if (s->value < limits[s->key].least || s->value > limits[s->key].greatest)
-                return refuse(-ERANGE, ret_why, "%s=%lld is outside the limits %lld..%lld", name,
-                              (long long)s->value, (long long)limits[s->key].least,
-                              (long long)limits[s->key].greatest);
+        if (r < 0)
+                return r;
         if (s->queue >= 0 &&
             ((unsigned)s->queue >= 2 * drv->n_pairs || !fits(s->key, s->queue, (unsigned)s->queue)))
-                return refuse(-EINVAL, ret_why, "q%d has no %s", s->queue, name);
+                return setting_refuse(-EINVAL, ret_why, "q%d has no %s", s->queue, vw_key_name(s->key));
         if (s->key == VW_KEY_ADAPTIVE && s->queue >= 0 &&
             s->value == (s->queue % 2 ? VW_ADAPTIVE_RX : VW_ADAPTIVE_TX))
-                return refuse(-EINVAL, ret_why, "q%d is of the other direction", s->queue);
+                return setting_refuse(-EINVAL, ret_why, "q%d is of the other direction", s->queue);
         if (s->key == VW_KEY_QUEUES && !drv->connected)
-                return refuse(-ENETDOWN, ret_why, "queues can be changed only while connected");
+                return setting_refuse(-ENETDOWN, ret_why, "queues can be changed only while connected");
         if (s->key == VW_KEY_QUEUES && (uint64_t)s->value > drv->net.pairs)
-                return refuse(-ERANGE, ret_why, "queues=%lld is over the limit %u", (long long)s->value,
-                              drv->net.pairs);
+                return setting_refuse(-ERANGE, ret_why, "queues=%lld is over the limit %u",
+                                      (long long)s->value, drv->net.pairs);
         return 0;
 }
 
@@ -130,10 +102,10 @@ static int set_coalesce(struct vw_driver *drv, const struct vw_setting *s, unsig
                 if (!(*bits_of(&w.left, q) & BIT(q / 2)))
                         continue;
                 if (*bits_of(&w.forced, q) & BIT(q / 2))
-                        return refuse(-EINVAL, ret_why,
-                                      "adaptive leaves usecs and frames of q%u to the device", q);
+                        return setting_refuse(-EINVAL, ret_why,
+                                              "adaptive leaves usecs and frames of q%u to the device", q);
                 if (drv->connected && drv->coalesce[q].told)
-                        return refuse(
+                        return setting_refuse(
                                 -EBUSY, ret_why,
                                 "q%u: the device was told numbers; it chooses again after the next connection",
                                 q);
@@ -146,9 +118,9 @@ static int set_coalesce(struct vw_driver *drv, const struct vw_setting *s, unsig
                 return 0;
         }
         drv_coalesce_apply(drv, before, NULL);
-        return refuse(r, ret_why, "%s",
-                      r == -ENOTSUP ? "the device has not negotiated notf_coal"
-                                    : "the device refused the coalescing");
+        return setting_refuse(r, ret_why, "%s",
+                              r == -ENOTSUP ? "the device has not negotiated notf_coal"
+                                            : "the device refused the coalescing");
 }
 
 /* One interrupt for both queues of a pair, or one each: the device is told which fd to signal.  Refused half way, all is as before. */
@@ -172,7 +144,7 @@ static int set_shared(struct vw_driver *drv, const struct vw_setting *s, unsigne
         for (unsigned k = 0; k < drv->n_pairs; k++)
                 if (changed & BIT(k))
                         drv_share_call(&drv->pairs[k], !drv->pairs[k].napi.shared_call);
-        return refuse(r, ret_why, "the device did not take another fd to signal");
+        return setting_refuse(r, ret_why, "the device did not take another fd to signal");
 }
 
 /* ---- what the owners adopt ---- */
@@ -244,7 +216,7 @@ VW_API int vw_driver_set(struct vw_driver *drv, const struct vw_setting *setting
                         continue;
                 r = vw_driver_set_pairs(drv, (unsigned)settings[i].value);
                 if (r)
-                        return refuse(r, ret_why, "the device refused the number of queues");
+                        return setting_refuse(r, ret_why, "the device refused the number of queues");
         }
         for (unsigned i = 0; !r && i < drv->n_pairs; i++) {
                 struct change c = { &drv->pairs[i], settings, n };

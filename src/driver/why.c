@@ -16,14 +16,14 @@ static void say_tx(struct words *w, const struct drv_txq *t, unsigned watchdog_m
         if (t->hung)
                 words_say(w, "the device has completed nothing for %u ms; senders are refused", watchdog_ms);
         else if (t->stopped & TX_STOP_RING)
-                words_say(
-                        w,
-                        "stopped: %u descriptors free, the largest packet needs %u; waits for the device to use some",
-                        vq_driver_free(&t->vq), t->need);
+                words_say(w,
+                          "stopped: %u descriptors free, the largest packet needs %u; "
+                          "waits for the device to use some",
+                          vq_driver_free(&t->vq), t->need);
         else if (t->stopped)
                 words_say(w,
-                          "stopped: %" PRIu64
-                          " bytes in flight reach the byte limit %u; waits for completions",
+                          "stopped: %" PRIu64 " bytes in flight reach the byte limit %u; "
+                          "waits for completions",
                           bql_inflight(&t->bql), t->bql.limit);
         else if (t->inflight)
                 words_say(w, "takes packets; %u wait for the device", t->inflight);

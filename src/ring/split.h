@@ -46,7 +46,7 @@ static inline uint16_t *split_avail_event(const struct vring_split *r)
         return (uint16_t *)&r->used->ring[r->mask + 1];
 }
 
-/* Bytes of each part with its event word (2.7.2); they do not depend on EVENT_IDX here: the word is always reserved. */
+/* Bytes of each part with its event word (2.7); they do not depend on EVENT_IDX here: the word is always reserved. */
 static inline size_t split_desc_bytes(unsigned size)
 {
         return sizeof(struct vring_desc) * size;

@@ -155,14 +155,14 @@ TEST(device_settings, a_set_is_all_or_nothing_and_readable)
         EXPECT_EQ(value, 16);
         EXPECT_EQ(vw_device_get(dev, -1, VW_KEY_RX_USECS, &value), 0);
         EXPECT_EQ(value, 0);
-        EXPECT_EQ(vw_device_set(dev, bad, 2, &why), -EINVAL);
+        EXPECT_EQ(vw_device_set(dev, bad, 2, &why), -ERANGE);
         EXPECT_STR(why, "tx-usecs=10001 is over the limit 10000");
         EXPECT_EQ(vw_device_get(dev, -1, VW_KEY_POLL_US, &value), 0);
         EXPECT_EQ(value, 0);
         EXPECT_EQ(vw_device_set(dev, &wrong, 1, &why), -EINVAL);
         EXPECT_EQ(vw_device_set(dev, &beyond, 1, &why), -EINVAL);
         EXPECT_EQ(vw_device_set(dev, &ctrl, 1, &why), -EINVAL);
-        EXPECT_EQ(vw_device_set(dev, &foreign, 1, &why), -EINVAL);
+        EXPECT_EQ(vw_device_set(dev, &foreign, 1, &why), -ENOENT);
         EXPECT_EQ(vw_device_get(dev, 0, VW_KEY_TX_USECS, &value), -EINVAL);
         end();
 }
@@ -171,27 +171,28 @@ TEST(device_settings, what_there_is_not_can_be_neither_set_nor_got)
 {
         static const struct {
                 struct vw_setting s;
+                int error;
                 const char *why;
         } cases[] = {
-                {{ -1, VW_KEY_COUNT, 1 },       "a device has no such setting"        },
-                { { -1, (enum vw_key) - 1, 1 }, "a device has no such setting"        },
-                { { -1, VW_KEY_QUEUES, 1 },     "a device has no such setting"        },
-                { { 3, VW_KEY_POLL_US, 1 },     "q3: there are 3 queues"              },
-                { { 2, VW_KEY_POLL_US, 1 },     "poll-us is not a setting of queue 2" },
-                { { 0, VW_KEY_TX_USECS, 1 },    "tx-usecs is not a setting of queue 0"},
+                {{ -1, VW_KEY_COUNT, 1 },       -ENOENT, "a device has no such setting"        },
+                { { -1, (enum vw_key) - 1, 1 }, -ENOENT, "a device has no such setting"        },
+                { { -1, VW_KEY_QUEUES, 1 },     -ENOENT, "a device has no such setting"        },
+                { { 3, VW_KEY_POLL_US, 1 },     -EINVAL, "q3: there are 3 queues"              },
+                { { 2, VW_KEY_POLL_US, 1 },     -EINVAL, "poll-us is not a setting of queue 2" },
+                { { 0, VW_KEY_TX_USECS, 1 },    -EINVAL, "tx-usecs is not a setting of queue 0"},
         };
         const char *why = NULL;
         int64_t value = 77;
 
         begin(defaults());
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                EXPECT_EQ(vw_device_set(dev, &cases[i].s, 1, &why), -EINVAL);
+                EXPECT_EQ(vw_device_set(dev, &cases[i].s, 1, &why), cases[i].error);
                 EXPECT_STR(why, cases[i].why);
-                EXPECT_EQ(vw_device_get(dev, cases[i].s.queue, cases[i].s.key, &value), -EINVAL);
+                EXPECT_EQ(vw_device_get(dev, cases[i].s.queue, cases[i].s.key, &value), cases[i].error);
                 EXPECT_EQ(value, 77);
         }
-        EXPECT_EQ(vw_device_set(dev, &(struct vw_setting){ -1, VW_KEY_POLL_US, -1 }, 1, &why), -EINVAL);
-        EXPECT_STR(why, "poll-us=-1 is over the limit 100000");
+        EXPECT_EQ(vw_device_set(dev, &(struct vw_setting){ -1, VW_KEY_POLL_US, -1 }, 1, &why), -ERANGE);
+        EXPECT_STR(why, "poll-us=-1 is under the limit 0");
         end();
 }
 

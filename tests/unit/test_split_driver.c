@@ -70,7 +70,7 @@ TEST(split_driver, refuses_sizes_that_no_ring_has)
         wire_free(&w);
 }
 
-/* 2.7.2 */
+/* 2.7 */
 TEST(split_driver, lays_its_parts_out_aligned_and_apart)
 {
         for (unsigned size = 1; size <= 32768; size *= 2) {

@@ -1,5 +1,4 @@
 /* Texts put together in a caller's buffer. */
-
 #include "base/words.h"
 #include "test.h"
 

@@ -423,14 +423,14 @@ TEST(driver_ctrl, what_there_is_not_is_refused_and_not_sent)
                 int error, get;
                 const char *why;
         } cases[] = {
-                {{ -1, VW_KEY_COUNT, 1 },                 -ENOENT, -ENOENT, "no such setting"   },
-                { { -1, (enum vw_key) - 1, 1 },           -ENOENT, -ENOENT, "no such setting"   },
-                { { -1, VW_KEY_TX_USECS, -1 },            -ERANGE, 0,       "outside the limits"},
-                { { -1, VW_KEY_TX_USECS, 10001 },         -ERANGE, 0,       "outside the limits"},
-                { { 0, VW_KEY_TX_USECS, 1 },              -EINVAL, -EINVAL, "q0 has no tx-usecs"},
-                { { 4, VW_KEY_POLL_US, 1 },               -EINVAL, -EINVAL, "q4 has no poll-us" },
-                { { 1, VW_KEY_ADAPTIVE, VW_ADAPTIVE_RX }, -EINVAL, 0,       "other direction"   },
-                { { -1, VW_KEY_QUEUES, SD_PAIRS + 1 },    -ERANGE, 0,       "over the limit"    },
+                {{ -1, VW_KEY_COUNT, 1 },                 -ENOENT, -ENOENT, "no such setting"     },
+                { { -1, (enum vw_key) - 1, 1 },           -ENOENT, -ENOENT, "no such setting"     },
+                { { -1, VW_KEY_TX_USECS, -1 },            -ERANGE, 0,       "under the limit 0"   },
+                { { -1, VW_KEY_TX_USECS, 10001 },         -ERANGE, 0,       "over the limit 10000"},
+                { { 0, VW_KEY_TX_USECS, 1 },              -EINVAL, -EINVAL, "q0 has no tx-usecs"  },
+                { { 4, VW_KEY_POLL_US, 1 },               -EINVAL, -EINVAL, "q4 has no poll-us"   },
+                { { 1, VW_KEY_ADAPTIVE, VW_ADAPTIVE_RX }, -EINVAL, 0,       "other direction"     },
+                { { -1, VW_KEY_QUEUES, SD_PAIRS + 1 },    -ERANGE, 0,       "over the limit"      },
         };
         struct vw_setting queues = { -1, VW_KEY_QUEUES, 1 };
         uint32_t usecs, frames;
