@@ -1,7 +1,6 @@
 /* What `vwire driver` does for a packet, without threads and notifications: from a port that does nothing (gen, null) through the lane
  * and the driver's queues to the ring and back.  bench/path.h says how it is called. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "attach/worker.h"

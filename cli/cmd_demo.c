@@ -5,8 +5,6 @@
  *      iperf3 client | kernel | TAP | vwire driver ==== socket, rings ==== vwire device | TAP | kernel | iperf3 server
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>

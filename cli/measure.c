@@ -2,7 +2,6 @@
 
 #include <jansson.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 int measure_iperf(const char *text, double *ret_gbps, char *why, size_t len)

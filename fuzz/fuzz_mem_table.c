@@ -4,8 +4,6 @@
  *      4 a new table of n:     u8 n (1..8), n times as for add
  * The files hold their own offsets, so that every pointer shows whether it is the right one. */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

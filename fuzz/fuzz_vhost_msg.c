@@ -4,7 +4,6 @@
  * the device only as backend.h says, replies are framed, and nothing is left open at the end. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -13,6 +12,7 @@
 
 #include "base/check.h"
 #include "fuzz.h"
+#include "fuzz_fds.h"
 #include "vhost/backend.h"
 #include "virtio/features.h"
 
@@ -204,46 +204,20 @@ static int fd_of_kind(unsigned kind)
         return fds[kind % ARRAY_SIZE(fds)];
 }
 
-/* The lowest free fd number: it grows when something leaks. */
-static int lowest_fd(void)
-{
-        int fd = dup(fd_of_kind(1));
-
-        close(fd);
-        return fd;
-}
-
 /* Sends the step at `data`; returns the bytes that it took, 0 at the end of the input. */
 static size_t send_step(int sock, const uint8_t *data, size_t size)
 {
-        union {
-                struct cmsghdr align;
-                char bytes[CMSG_SPACE(15 * sizeof(int))];
-        } control = { 0 };
-        unsigned n_fds = size ? data[0] & 15 : 0;
-        struct iovec iov;
-        struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1 };
-        size_t head = 1 + n_fds + 2;
-        int fds[15];
+        unsigned n_fds = size ? data[0] & FUZZ_FDS_MAX : 0;
+        size_t head = 1 + n_fds + 2, len;
+        int fds[FUZZ_FDS_MAX];
 
         if (size < head)
                 return 0;
         for (unsigned i = 0; i < n_fds; i++)
                 fds[i] = fd_of_kind(data[1 + i]);
-        iov.iov_len = data[head - 2] | (size_t)data[head - 1] << 8;
-        iov.iov_len = MIN(iov.iov_len, size - head);
-        iov.iov_base = (void *)(uintptr_t)(data + head);
-        if (n_fds) {
-                control.align.cmsg_level = SOL_SOCKET;
-                control.align.cmsg_type = SCM_RIGHTS;
-                control.align.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-                memcpy(CMSG_DATA(&control.align), fds, n_fds * sizeof(int));
-                mh.msg_control = &control;
-                mh.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-        }
-        if (iov.iov_len)
-                check(sendmsg(sock, &mh, MSG_NOSIGNAL) == (ssize_t)iov.iov_len);
-        return head + iov.iov_len;
+        len = MIN(data[head - 2] | (size_t)data[head - 1] << 8, size - head);
+        fuzz_send(sock, data + head, len, fds, n_fds);
+        return head + len;
 }
 
 static void read_replies(int sock)
@@ -281,10 +255,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                                   .queue_num = 1,
                                                   .protocol_features = VU_BACKEND_PROTOCOL_FEATURES };
         struct device d = { 0 };
-        int pair[2], lowest = lowest_fd();
         struct vu_backend *be;
+        int pair[2], lowest;
         size_t n;
 
+        fd_of_kind(0); /* they are made, and stay */
+        lowest = fuzz_lowest_fd();
         for (unsigned i = 0; i < VRINGS; i++)
                 d.vring[i].kick = d.vring[i].call = d.vring[i].err = -1;
         check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
@@ -298,6 +274,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check(!d.map);
         for (unsigned i = 0; i < VRINGS; i++)
                 check(d.vring[i].call < 0 && d.vring[i].err < 0 && !d.vring[i].running);
-        check(lowest_fd() == lowest);
+        check(fuzz_lowest_fd() == lowest);
         return 0;
 }

@@ -1,6 +1,5 @@
 #include "bench/limits.h"
 
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>

@@ -1,6 +1,5 @@
 #include "bench/record.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

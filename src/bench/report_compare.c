@@ -4,8 +4,6 @@
 
 #include <math.h>
 
-#include "base/check.h"
-
 #define LEAST 5 /* per cent: less than that is no change worth a line */
 
 struct tally_of_lines {

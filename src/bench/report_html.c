@@ -1,8 +1,6 @@
 /* One page that needs nothing but itself: no scripts, no fonts, no network. */
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "bench/chart.h"
 #include "bench/report.h"
 #include "bench/table.h"

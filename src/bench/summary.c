@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define INLINE_MAX 256 /* samples that need no heap: a run has a dozen */
 

@@ -9,7 +9,6 @@
 
 #include "base/check.h"
 #include "base/evloop.h"
-#include "base/log.h"
 #include "ctl/proto.h"
 #include "ctl/sock.h"
 #include "ctl/stats_json.h"

@@ -2,7 +2,6 @@
 #include "vwire/device.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

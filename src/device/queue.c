@@ -4,8 +4,6 @@
  * by it, so the front end can be answered. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/atomics.h"
 #include "base/check.h"

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "base/atomics.h"
-#include "base/check.h"
 #include "base/clock.h"
 #include "device/queue.h"
 

@@ -12,7 +12,6 @@
 
 #include "base/atomics.h"
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/iov.h"
 #include "device/queue.h"
 #include "net/offload.h"

@@ -1,6 +1,4 @@
 /* `why`: what a queue is doing and what it waits for, in words, with the numbers that show it. */
-#include "base/atomics.h"
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/words.h"
 #include "device/queue.h"

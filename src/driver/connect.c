@@ -6,7 +6,6 @@
  * the mirror: owners stop, the device gives each ring up (or is gone), owners take back what was out. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 

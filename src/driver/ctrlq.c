@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include "driver/driver.h"
 #include "ring/peer.h"

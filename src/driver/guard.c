@@ -2,7 +2,6 @@
  * keep it from a part, so a page of a pattern on either side tells when it has written past its buffers.  What it can reach
  * so is frames; everything that we believe lies in private memory. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "driver/driver.h"

@@ -3,7 +3,6 @@
  * each case by one compare-and-swap, so neither side waits for a thread that is not there. */
 #include <poll.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include "driver/driver.h"
 

@@ -9,8 +9,6 @@
  * that moment counts as that packet's: the next used entry begins a new one. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/iov.h"
 #include "driver/driver.h"

@@ -4,8 +4,6 @@
  * owner, who offers it like any other packet; the completion frees the cell.  Both lists are bounded queues of numbers, so a
  * sender that is too fast finds none free and is told so. */
 #include <errno.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/iov.h"
 #include "driver/driver.h"

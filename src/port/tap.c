@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/atomics.h"
-#include "base/clock.h"
 #include "base/iov.h"
 
 #define TAP_PIECES_MAX (IOV_MAX - 1) /* of a frame; the header takes one */

@@ -15,7 +15,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "sandbox/layers.h"
 
 /* above what systems, containers and people are given; pids have 22 bits at most */

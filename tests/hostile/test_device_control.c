@@ -92,6 +92,7 @@ TEST(hostile_control, commands_that_make_no_sense_are_refused_and_change_nothing
                 BAD("\0\0\2"),
                 BAD("\0\1\xff"),
                 BAD("\0\0\0\0"), /* two bytes of a switch */
+                BAD("\0\6\0"),
                 BAD("\0\7\1"),
                 BAD("\1\0\xff\xff\xff\xff\0\0\0\0"), /* a table of 2^32 - 1 */
                 BAD("\1\0\2\0\0\0\2\0\0\0\0\2\0\0\0\0"),
@@ -110,6 +111,7 @@ TEST(hostile_control, commands_that_make_no_sense_are_refused_and_change_nothing
                 BAD("\4\0\3\0"), /* more than there are */
                 BAD("\4\0\0\x80"),
                 BAD("\4\0\1"),
+                BAD("\4\1\0\0\0\0"),
                 BAD("\4\1\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), /* receive-side scaling */
                 BAD("\4\2\0\0\0\0\0\0\0\0\xff"),
                 BAD("\5\0\x80\0\0\0\0\0\0\0"), /* offloads that were not accepted */

@@ -1,7 +1,5 @@
 /* Structural lies told to a whole device, on each kind of its queues: that queue breaks for the right reason and says so once, the
  * others go on, and it can be set up again. */
-#include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "invariants.h"

@@ -3,7 +3,6 @@
  * This program has the ring's sources compiled in with the hook of ring/peer.h.  Each call of a half is made twice from the
  * same state: once plainly, once with every loaded word inverted in memory behind the load.  Both must give the same
  * results, and no byte may be loaded twice, through the hook or around it. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "rng.h"

@@ -1,7 +1,6 @@
 /* M09 and T-RX-31: the device changes every word right after the driver has loaded it, the virtio header's too.
  *
  * The ring and the driver's receive side are compiled in with the hook of ring/peer.h. */
-#include <string.h>
 
 #include "drv_rig.h"
 #include "test.h"

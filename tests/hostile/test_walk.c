@@ -3,7 +3,6 @@
  * the same pieces.
  *
  * The memory: a region with the ring and some bytes, one that touches it but lies apart for us, a hole, a third region. */
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 

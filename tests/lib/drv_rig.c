@@ -1,7 +1,6 @@
 #include "drv_rig.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/iov.h"
 #include "mock_vhost.h"

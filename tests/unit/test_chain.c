@@ -1,8 +1,5 @@
 #include "ring/chain.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "test.h"
 
 #define LOW  UINT64_C(0x1000)

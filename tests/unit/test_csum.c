@@ -6,7 +6,6 @@
 #include "frames.h"
 #include "net/csum.h"
 #include "rng.h"
-#include "scale.h"
 #include "test.h"
 
 /* The complement of the naive sum, in memory byte order like ours. */

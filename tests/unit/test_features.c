@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <string.h>
 
 #include "rng.h"
 #include "scale.h"

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "frames.h"
 #include "net/offload.h"
 #include "rng.h"

@@ -1,12 +1,9 @@
 /* The pcap tee: the file is read back; what cannot be written is counted and never in the way. */
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/check.h"

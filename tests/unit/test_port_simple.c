@@ -1,5 +1,4 @@
 /* The ports without a fd (null, loop, gen), ports of one's own, and the two rules by which a worker knows when to look. */
-#include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
 #include <string.h>

@@ -5,14 +5,12 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "front.h"
 #include "mock_vhost.h"
 #include "scale.h"
-#include "sport.h"
 #include "test.h"
 
 static struct front f;

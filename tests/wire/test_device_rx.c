@@ -1,7 +1,6 @@
 /* Receive through a whole device: room, buffers of all kinds, filters, offloads that the guest lacks. */
 #include <string.h>
 
-#include "base/atomics.h"
 #include "device/queue.h"
 #include "frames.h"
 #include "front.h"

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "front.h"
-#include "scale.h"
 #include "sport.h"
 #include "test.h"
 

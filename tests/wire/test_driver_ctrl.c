@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "drv_rig.h"
-#include "scale.h"
 #include "test.h"
 
 #define SEC NSEC_PER_SEC

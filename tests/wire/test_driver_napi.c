@@ -1,6 +1,5 @@
 /* The driver's poll context: sleep, interrupt, busy polling, watched fds, and whose thread it is. */
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>

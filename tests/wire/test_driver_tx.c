@@ -4,7 +4,6 @@
 
 #include "drv_rig.h"
 #include "net/hdr.h"
-#include "scale.h"
 #include "test.h"
 
 #define SEC NSEC_PER_SEC

@@ -4,8 +4,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -14,6 +12,7 @@
 #include "base/atomics.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "echo.h"
 #include "faults.h"
 #include "scale.h"
 #include "test.h"
@@ -105,52 +104,24 @@ static void host_stop(struct host *h)
 
 struct guest {
         bool subject;
-        struct vw_driver *drv;
-        uint64_t sent, done, received, bad;
-        uint32_t next; /* sequence number that is to come back next */
+        struct echo echo;
 };
-
-static unsigned on_rx(void *ctx, unsigned pair, struct vw_rx_pkt *pkts, unsigned n)
-{
-        struct guest *g = ctx;
-
-        (void)pair;
-        for (unsigned i = 0; i < n; i++) {
-                uint32_t seq;
-
-                memcpy(&seq, (uint8_t *)pkts[i].iov[0].iov_base + 14, sizeof(seq));
-                g->bad += seq != g->next;
-                g->next = seq + 1;
-        }
-        g->received += n;
-        return n;
-}
-
-static void on_done(void *ctx, unsigned pair, void *const *cookies, unsigned n)
-{
-        struct guest *g = ctx;
-
-        for (unsigned i = 0; i < n; i++)
-                vw_driver_buf_put(g->drv, pair, cookies[i]);
-        g->done += n;
-}
 
 static int guest_start(struct guest *g, bool subject, int fd)
 {
-        static const struct vw_driver_ops ops = { .rx = on_rx, .tx_done = on_done };
         struct vw_driver_config c = VW_DRIVER_CONFIG_INIT;
         const char *why = "";
         int r;
 
         *g = (struct guest){ .subject = subject };
-        c.ops = &ops;
-        c.ctx = g;
+        c.ops = &echo_ops;
+        c.ctx = &g->echo;
         c.tx_bufs = 256;
         c.queue_size = 256;
         faults_subject(subject);
-        r = vw_driver_new(&c, &g->drv, &why);
+        r = vw_driver_new(&c, &g->echo.drv, &why);
         if (r == 0)
-                r = vw_driver_connect(g->drv, fd, &why);
+                r = vw_driver_connect(g->echo.drv, fd, &why);
         faults_subject(false);
         if (r < 0) {
                 EXPECT(*why);
@@ -159,47 +130,26 @@ static int guest_start(struct guest *g, bool subject, int fd)
         return r;
 }
 
-static bool send_one(struct guest *g)
-{
-        struct iovec iov;
-        struct vw_tx_pkt pkt = { .iov = &iov, .n_iov = 1 };
-        uint32_t seq = (uint32_t)g->sent;
-
-        if (!vw_driver_tx_ready(g->drv, 0))
-                return false;
-        iov.iov_base = pkt.cookie = vw_driver_buf_get(g->drv, 0);
-        if (!iov.iov_base)
-                return false;
-        iov.iov_len = 64;
-        memset(iov.iov_base, 0, 64);
-        memcpy((uint8_t *)iov.iov_base + 14, &seq, sizeof(seq));
-        if (vw_driver_xmit(g->drv, 0, &pkt, 1, true) != 1) {
-                vw_driver_buf_put(g->drv, 0, iov.iov_base);
-                return false;
-        }
-        g->sent++;
-        return true;
-}
-
 /* Frames go out, come back in order, and are done; or the device leaves before. */
-static bool echo(struct guest *g, uint64_t count)
+static bool exchange(struct guest *g, uint64_t count)
 {
+        struct echo *e = &g->echo;
         uint64_t until = clock_now() + PATIENCE;
         bool there = true;
 
         faults_subject(g->subject);
-        while (there && (g->received < count || g->done < count) && clock_now() < until) {
-                while (g->sent < count && send_one(g))
+        while (there && (e->received < count || e->done < count) && clock_now() < until) {
+                while (e->sent < count && echo_send(e, 64))
                         continue;
-                vw_driver_xmit(g->drv, 0, NULL, 0, false);
-                if (vw_driver_poll(g->drv, 0, 64) == 0)
-                        vw_driver_wait(g->drv, 0, clock_now() + NSEC_PER_MSEC);
-                there = vw_driver_dispatch(g->drv) != -ENOTCONN;
+                vw_driver_xmit(e->drv, 0, NULL, 0, false);
+                if (vw_driver_poll(e->drv, 0, 64) == 0)
+                        vw_driver_wait(e->drv, 0, clock_now() + NSEC_PER_MSEC);
+                there = vw_driver_dispatch(e->drv) != -ENOTCONN;
         }
         faults_subject(false);
-        if (g->bad)
-                fail_msg("%s failed: %d frames out of order", faults_name(), (int)g->bad);
-        return g->received == count && g->done == count;
+        if (e->bad)
+                fail_msg("%s failed: %d frames out of order", faults_name(), (int)e->bad);
+        return e->received == count && e->done == count;
 }
 
 /* ---- one fault ---- */
@@ -221,8 +171,8 @@ static bool try_link(bool hit_device, bool hit_driver)
         host_start(&h, hit_device, pair[1]);
         works = guest_start(&g, hit_driver, pair[0]) == 0;
         if (works)
-                works = echo(&g, FRAMES);
-        vw_driver_free(g.drv);
+                works = exchange(&g, FRAMES);
+        vw_driver_free(g.echo.drv);
         host_stop(&h);
         return works;
 }
@@ -353,11 +303,11 @@ TEST(faults, interruptions_by_the_thousand_have_no_effect)
         EXPECT_EQ(pthread_create(&rain.thread, NULL, run_rain, &rain), 0);
         begin = clock_now();
         EXPECT_EQ(guest_start(&g, true, pair[0]), 0);
-        EXPECT(echo(&g, count));
+        EXPECT(exchange(&g, count));
         begin = clock_now() - begin;
         store_relaxed(&rain.stop, true);
         pthread_join(rain.thread, NULL);
-        vw_driver_free(g.drv);
+        vw_driver_free(g.echo.drv);
         host_stop(&h);
         EXPECT(faults_off());
         sigaction(SIGUSR1, &was, NULL);

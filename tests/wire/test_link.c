@@ -2,13 +2,13 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "echo.h"
 #include "rng.h"
 #include "scale.h"
 #include "test.h"
@@ -64,60 +64,9 @@ static void host_close(struct host *h)
         close(h->stop);
 }
 
-struct guest {
-        struct vw_driver *drv;
-        uint64_t sent, done, received, bad;
-        uint32_t next; /* sequence number that is to come back next */
-};
-
-static unsigned on_rx(void *ctx, unsigned pair, struct vw_rx_pkt *pkts, unsigned n)
-{
-        struct guest *g = ctx;
-
-        (void)pair;
-        for (unsigned i = 0; i < n; i++) {
-                uint32_t seq;
-
-                memcpy(&seq, (uint8_t *)pkts[i].iov[0].iov_base + 14, sizeof(seq));
-                g->bad += seq != g->next;
-                g->next = seq + 1;
-        }
-        g->received += n;
-        return n;
-}
-
-static void on_done(void *ctx, unsigned pair, void *const *cookies, unsigned n)
-{
-        struct guest *g = ctx;
-
-        for (unsigned i = 0; i < n; i++)
-                vw_driver_buf_put(g->drv, pair, cookies[i]);
-        g->done += n;
-}
-
-static bool send_one(struct guest *g, uint32_t len)
-{
-        struct iovec iov;
-        struct vw_tx_pkt pkt = { .iov = &iov, .n_iov = 1 };
-        uint32_t seq = (uint32_t)g->sent;
-
-        if (!vw_driver_tx_ready(g->drv, 0))
-                return false;
-        iov.iov_base = pkt.cookie = vw_driver_buf_get(g->drv, 0);
-        if (!iov.iov_base)
-                return false;
-        iov.iov_len = len;
-        memset(iov.iov_base, 0, 18);
-        memcpy((uint8_t *)iov.iov_base + 14, &seq, sizeof(seq));
-        EXPECT_EQ(vw_driver_xmit(g->drv, 0, &pkt, 1, true), 1);
-        g->sent++;
-        return true;
-}
-
 static void echo_all(struct vw_driver_config c, uint64_t count, uint32_t len)
 {
-        static const struct vw_driver_ops ops = { .rx = on_rx, .tx_done = on_done };
-        struct guest g = { 0 };
+        struct echo g = { 0 };
         struct host h;
         struct vw_stats stats;
         const char *why = "";
@@ -126,14 +75,14 @@ static void echo_all(struct vw_driver_config c, uint64_t count, uint32_t len)
 
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
         host_open(&h, "loop", pair[1]);
-        c.ops = &ops;
+        c.ops = &echo_ops;
         c.ctx = &g;
         c.tx_bufs = 256;
         c.offloads = 31;
         EXPECT_EQ(vw_driver_new(&c, &g.drv, &why), 0);
         EXPECT_EQ(vw_driver_connect(g.drv, pair[0], &why), 0);
         while ((g.received < count || g.done < count) && clock_now() < until) {
-                while (g.sent < count && send_one(&g, len)) {
+                while (g.sent < count && echo_send(&g, len)) {
                 }
                 vw_driver_xmit(g.drv, 0, NULL, 0, false);
                 if (vw_driver_poll(g.drv, 0, 64) == 0)
@@ -188,7 +137,7 @@ TEST(link, echoes_long_frames_over_mergeable_buffers)
 /* ---- settings under traffic: the control thread is another than the owner ---- */
 
 struct echoer {
-        struct guest g;
+        struct echo g;
         pthread_t thread;
         uint64_t count;
         bool stop, ended;
@@ -200,7 +149,7 @@ static void *echo_thread(void *arg)
         uint64_t until = clock_now() + 3 * PATIENCE;
 
         while ((e->g.received < e->count || e->g.done < e->count) && clock_now() < until) {
-                while (e->g.sent < e->count && e->g.sent < e->g.received + 200 && send_one(&e->g, 1000)) {
+                while (e->g.sent < e->count && e->g.sent < e->g.received + 200 && echo_send(&e->g, 1000)) {
                 }
                 vw_driver_xmit(e->g.drv, 0, NULL, 0, false);
                 if (vw_driver_poll(e->g.drv, 0, 64) == 0)
@@ -243,7 +192,6 @@ static void set_something(struct vw_driver *drv, uint64_t *rng)
 /* T-TX-11 and its like, with a real device */
 TEST(link, settings_change_under_traffic_and_nothing_is_lost)
 {
-        static const struct vw_driver_ops ops = { .rx = on_rx, .tx_done = on_done };
         struct vw_driver_config c = VW_DRIVER_CONFIG_INIT;
         struct echoer e = { .count = test_scale(30000, 1000000) };
         struct vw_stats *stats = malloc(sizeof(*stats));
@@ -254,7 +202,7 @@ TEST(link, settings_change_under_traffic_and_nothing_is_lost)
 
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
         host_open(&h, "loop", pair[1]);
-        c.ops = &ops;
+        c.ops = &echo_ops;
         c.ctx = &e.g;
         c.tx_bufs = 512;
         EXPECT_EQ(vw_driver_new(&c, &e.g.drv, &why), 0);

@@ -5,7 +5,6 @@
  * A sleeper that is not woken within LOST_MS while there is work for it fails the test. */
 #include <poll.h>
 #include <pthread.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
