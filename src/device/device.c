@@ -160,8 +160,9 @@ static void init_queues(struct vw_device *dev)
                         .port = dev->port,
                         .index = i,
                         .rx = &dev->queues[2 * i],
-                        .watch = {.what = WATCH_PORT, .owner = &dev->lanes[i]},
-                        .fd = -1
+                        .watch = {.what = WATCH_PORT, .owner = &dev->lanes[i] },
+                        .fd = -1,
+                        .ahead = { .bytes = dev->ahead + i * (size_t)DEV_FRAME_ROOM                },
                 };
         for (unsigned i = 0; i < dev->n_vrings; i++) {
                 struct dev_queue *q = &dev->queues[i];
@@ -208,11 +209,12 @@ static int start(struct vw_device *dev, const struct vw_device_config *config)
                         .mailbox = { .bell = -1, .done = -1 }
                 };
         dev->lanes = calloc(dev->pairs, sizeof(*dev->lanes));
+        dev->ahead = malloc(dev->pairs * (size_t)DEV_FRAME_ROOM);
         dev->queues = aligned_alloc(CACHE_LINE, dev->n_vrings * sizeof(*dev->queues));
         dev->cpus = calloc(dev->n_cpus + 1, sizeof(*dev->cpus));
         if (dev->queues)
                 memset(dev->queues, 0, dev->n_vrings * sizeof(*dev->queues));
-        if (!dev->workers || !dev->lanes || !dev->queues || !dev->cpus)
+        if (!dev->workers || !dev->lanes || !dev->ahead || !dev->queues || !dev->cpus)
                 return -ENOMEM;
         if (dev->n_cpus)
                 memcpy(dev->cpus, config->cpus, dev->n_cpus * sizeof(*dev->cpus));
@@ -286,6 +288,7 @@ void vw_device_free(struct vw_device *dev)
         pthread_mutex_destroy(&dev->port_lock);
         free(dev->workers);
         free(dev->lanes);
+        free(dev->ahead);
         free(dev->queues);
         free(dev->cpus);
         free(dev);

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/evloop.h"
 #include "base/log.h"
 #include "base/mailbox.h"
@@ -32,6 +33,8 @@
 #define DEV_TURN_BYTES  (512 << 10)
 #define DEV_PIECES      1022 /* of one frame: IOV_MAX less the port's header and ours */
 #define DEV_FRAME_ROOM  (VW_FRAME_MAX + 64)
+/* ns: for buffers that hold the longest frame; a driver that is awake takes less */
+#define DEV_PATIENCE (100 * NSEC_PER_USEC)
 
 enum vq_life {
         VQ_NEW,        /* nothing is known.  Leaves by a start.  Control's */
@@ -61,6 +64,11 @@ struct dev_lane {
         bool muted;        /* that the fd is readable is not reported: there is no room for what waits */
         unsigned errors;   /* of vw_port_rx(), in a row */
         uint64_t retry_at; /* no rx before, after errors */
+        struct {
+                uint32_t len; /* 0: there is none */
+                struct vw_net_hdr hdr;
+                uint8_t *bytes; /* DEV_FRAME_ROOM */
+        } ahead;                /* a frame that was read before there was room for it */
 };
 
 /* Receive buffers that were popped and wait for frames, oldest first.  Worker only. */
@@ -73,7 +81,15 @@ struct rx_window {
         unsigned ndesc;      /* ring entries that they take */
         bool full;           /* no more chains can be held, or offered */
         bool starved;        /* a frame waits for more buffers than there are */
+        uint64_t starved_at; /* since when */
+        bool sparse;         /* the driver does not offer room for the longest frame: frames are read ahead */
 };
+
+/* Whether some room waits, too little for the longest frame, and no frame was read ahead to see whether it is enough. */
+static inline bool rx_could_read_ahead(const struct rx_window *win, const struct dev_lane *lane)
+{
+        return win->bad > win->first && lane->ahead.len == 0;
+}
 
 /* Both fds may be an eventfd or a pipe, and their flags may be changed by the peer. */
 struct dev_notify {
@@ -198,6 +214,7 @@ struct vw_device {
         unsigned pairs, n_vrings, n_workers;
         struct dev_worker *workers;
         struct dev_lane *lanes;
+        uint8_t *ahead; /* the lanes' frames that are ahead */
         struct dev_queue *queues;
         uint64_t offered; /* features */
         bool count_vrings;

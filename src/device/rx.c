@@ -4,7 +4,9 @@
  *
  * How many buffers a frame takes is known only when it has been read, and a read into too little room would cut it.  So chains are
  * popped ahead, a window of them, until the longest frame finds room; those a frame did not need stay in the window for the next.
- * If there is not enough room the frame is left in the port, and the worker sleeps until the driver has given more.
+ * If there is not enough room the frame is left in the port, and the worker sleeps until the driver has given more.  A driver that does
+ * not is one with few buffers, and perhaps a short frame: then it is read ahead, into the lane's own memory, where its length is known
+ * and, if need be, it waits.
  *
  * Three things make a frame go through private memory instead: a chain that no frame can be put into (the frame that meets it is
  * dropped with it, so that every faulty chain costs one frame and the ring goes on), a chain too small for a longest frame without
@@ -45,7 +47,7 @@ void rx_window_rewind(struct dev_queue *q)
                 vq_device_rewind(&q->vq, win->chains + win->first, win->end - win->first);
         win->first = win->end = win->bad = win->ndesc = 0;
         win->room = 0;
-        win->full = win->starved = false;
+        win->full = win->starved = win->sparse = false;
         q->pool.used = 0;
 }
 
@@ -250,12 +252,13 @@ static int deliver_private(struct dev_queue *q, struct vw_net_hdr *hdr, const ui
 }
 
 /* What the guest did not accept is made up.  Each frame that this makes is a packet of its own. */
-static int deliver_plain(struct dev_queue *q, const struct vw_net_hdr *hdr, uint32_t len, struct dev_run *run)
+static int deliver_plain(struct dev_queue *q, const struct vw_net_hdr *hdr, uint8_t *frame, uint32_t len,
+                         struct dev_run *run)
 {
         struct dev_worker *w = q->worker;
         struct net_offload made;
         uint32_t n;
-        int r = net_offload_begin(&made, hdr, w->frame, len);
+        int r = net_offload_begin(&made, hdr, frame, len);
 
         if (r < 0) {
                 count_drop(q, VW_DROP_BAD_GSO);
@@ -302,8 +305,14 @@ static enum vw_drop judge(struct dev_queue *q, const struct vw_pkt *pkt)
         return pkt->len < NET_ETH_LEN ? VW_DROP_SHORT : VW_DROP_NONE;
 }
 
+static void count_work(struct dev_run *run, uint32_t len)
+{
+        run->packets++;
+        run->bytes += len;
+}
+
 /* Asks the port for a frame.  1, 0 or less: there is none to be had now. */
-static int read_frame(struct dev_queue *q, struct vw_pkt *pkt, struct dev_run *run)
+static int read_frame(struct dev_queue *q, struct vw_pkt *pkt, uint64_t now)
 {
         struct dev_lane *lane = q->lane;
         int r = vw_port_rx(lane->port, lane->index, pkt);
@@ -312,8 +321,6 @@ static int read_frame(struct dev_queue *q, struct vw_pkt *pkt, struct dev_run *r
                 lane->errors = 0;
                 if (lane->fd < 0)
                         lane->writable = true; /* such a port has room again when something was taken out */
-                run->packets++;
-                run->bytes += pkt->len;
                 return 1;
         }
         if (r == 0) {
@@ -321,16 +328,16 @@ static int read_frame(struct dev_queue *q, struct vw_pkt *pkt, struct dev_run *r
                 return 0;
         }
         lane->errors++;
-        log_limited(&q->limit, run->now, VW_LOG_WARN, "device", "port cannot be read queue=%u errno=%d (%s)",
+        log_limited(&q->limit, now, VW_LOG_WARN, "device", "port cannot be read queue=%u errno=%d (%s)",
                     q->index, -r, strerrordesc_np(-r));
         if (r == -EFAULT) /* it had the frame in its hands when the guest's memory failed */
                 count_drop(q, VW_DROP_UNMAPPED);
         return r;
 }
 
-static int dispose(struct dev_queue *q, struct vw_pkt *pkt, bool direct, struct dev_run *run)
+/* `frame`: where it is, in private memory; NULL: in the window. */
+static int dispose(struct dev_queue *q, struct vw_pkt *pkt, uint8_t *frame, struct dev_run *run)
 {
-        struct dev_worker *w = q->worker;
         uint32_t can = load_relaxed(&q->dev->guest.offloads);
         enum vw_drop drop = judge(q, pkt);
 
@@ -341,12 +348,14 @@ static int dispose(struct dev_queue *q, struct vw_pkt *pkt, bool direct, struct 
         if (unlikely(pkt->hdr.flags && !(can & VW_OFFLOAD_CSUM))) /* not stored in vain: see net/hdr.h */
                 pkt->hdr.flags &= VW_HDR_F_NEEDS_CSUM;            /* no DATA_VALID then, either */
         if (unlikely(net_offloads_asked(&pkt->hdr) & ~can)) {
-                if (direct)
-                        iov_to_buf(pkt->iov, pkt->n_iov, 0, w->frame, pkt->len);
-                return deliver_plain(q, &pkt->hdr, pkt->len, run);
+                if (!frame) {
+                        frame = q->worker->frame;
+                        iov_to_buf(pkt->iov, pkt->n_iov, 0, frame, pkt->len);
+                }
+                return deliver_plain(q, &pkt->hdr, frame, pkt->len, run);
         }
-        if (!direct)
-                return deliver_private(q, &pkt->hdr, w->frame, pkt->len, run);
+        if (frame)
+                return deliver_private(q, &pkt->hdr, frame, pkt->len, run);
         deliver(q, &pkt->hdr, NULL, pkt->len, run);
         return 0;
 }
@@ -386,13 +395,71 @@ static int take(struct dev_queue *q, uint32_t need, enum room room, struct dev_r
                 pkt.iov = iov;
                 pkt.n_iov = 1;
         }
-        if (read_frame(q, &pkt, run) <= 0)
+        if (read_frame(q, &pkt, run->now) <= 0)
                 return 0;
+        count_work(run, pkt.len);
         if (unlikely(pkt.len > need - q->hdr_len)) { /* the port said that there are none so long */
                 count_drop(q, VW_DROP_TOO_LONG);
                 return 1;
         }
-        return dispose(q, &pkt, direct, run) < 0 ? -EPROTO : 1;
+        return dispose(q, &pkt, direct ? NULL : w->frame, run) < 0 ? -EPROTO : 1;
+}
+
+/* ---- a frame ahead ---- */
+
+/* A frame that waits in the lane's own memory finds its room, or a chain that is to blame. */
+static int take_ahead(struct dev_queue *q, struct dev_run *run)
+{
+        struct dev_lane *lane = q->lane;
+        struct iovec iov[2] = {
+                {0                          },
+                { .iov_base = lane->ahead.bytes, .iov_len = lane->ahead.len }
+        };
+        struct vw_pkt pkt = { .iov = &iov[1], .n_iov = 1, .len = lane->ahead.len, .hdr = lane->ahead.hdr };
+
+        lane->ahead.len = 0;
+        count_work(run, pkt.len);
+        return dispose(q, &pkt, lane->ahead.bytes, run) < 0 ? -EPROTO : 1;
+}
+
+/* False: the driver is given its time to offer more, or has offered nothing. */
+static bool may_read_ahead(const struct dev_queue *q, uint64_t now)
+{
+        const struct rx_window *win = &q->window;
+
+        return rx_could_read_ahead(win, q->lane) &&
+               (win->sparse || (win->starved && now >= win->starved_at + DEV_PATIENCE));
+}
+
+/* 1, or 0: there is none. */
+static int read_ahead(struct dev_queue *q, struct dev_run *run)
+{
+        struct dev_lane *lane = q->lane;
+        struct iovec iov[2] = {
+                {0                       },
+                { .iov_base = lane->ahead.bytes, .iov_len = VW_FRAME_MAX }
+        };
+        struct vw_pkt pkt = { .iov = &iov[1], .n_iov = 1 };
+
+        q->window.sparse = true;
+        if (read_frame(q, &pkt, run->now) <= 0) {
+                q->window.starved = false;
+                return 0;
+        }
+        lane->ahead.hdr = pkt.hdr;
+        lane->ahead.len = pkt.len;
+        return 1;
+}
+
+/* The room that a header and the next frame need: one that is cut into several takes more than its length. */
+static uint32_t room_needed(const struct dev_queue *q, uint32_t longest)
+{
+        const struct dev_lane *lane = q->lane;
+
+        if (likely(lane->ahead.len == 0) ||
+            net_offloads_asked(&lane->ahead.hdr) & ~load_relaxed(&q->dev->guest.offloads))
+                return longest;
+        return q->hdr_len + lane->ahead.len;
 }
 
 /* ---- the burst ---- */
@@ -405,11 +472,13 @@ static void starve(struct dev_queue *q, uint64_t now)
 
         if (q->window.starved)
                 return;
-        if (lane->fd < 0 ? vw_port_deadline(lane->port, lane->index) > now : poll(&p, 1, 0) == 0) {
+        if (lane->ahead.len == 0 &&
+            (lane->fd < 0 ? vw_port_deadline(lane->port, lane->index) > now : poll(&p, 1, 0) == 0)) {
                 lane->readable = false;
                 return;
         }
         q->window.starved = true;
+        q->window.starved_at = now;
         counter_add(&q->counters[VW_C_no_buffers], 1);
 }
 
@@ -419,12 +488,17 @@ static void discard(struct dev_queue *q, struct dev_run *run)
         struct iovec *iov = &q->worker->rx_iov[1];
 
         q->window.starved = false;
+        if (q->lane->ahead.len > 0) {
+                q->lane->ahead.len = 0;
+                count_drop(q, VW_DROP_DISABLED);
+        }
         while (run->packets < run->max) {
                 struct vw_pkt pkt = { .iov = iov, .n_iov = 1 };
 
                 iov[0] = (struct iovec){ .iov_base = q->worker->frame, .iov_len = VW_FRAME_MAX };
-                if (read_frame(q, &pkt, run) <= 0)
+                if (read_frame(q, &pkt, run->now) <= 0)
                         return;
+                count_work(run, pkt.len);
                 count_drop(q, VW_DROP_DISABLED);
         }
 }
@@ -443,8 +517,9 @@ static void adopt_filter(struct dev_queue *q)
 
 int dev_rx_run(struct dev_queue *q, struct dev_run *run)
 {
-        uint32_t longest = vw_port_rx_max(q->lane->port, q->lane->index);
-        uint32_t need = q->hdr_len + MIN(longest, (uint32_t)VW_FRAME_MAX);
+        uint32_t longest =
+                q->hdr_len + MIN(vw_port_rx_max(q->lane->port, q->lane->index), (uint32_t)VW_FRAME_MAX);
+        struct rx_window *win = &q->window;
         int r = 1;
 
         if (unlikely(!q->enabled)) {
@@ -453,14 +528,25 @@ int dev_rx_run(struct dev_queue *q, struct dev_run *run)
         }
         adopt_filter(q);
         while (r > 0 && run->packets < run->max && run->bytes < DEV_BURST_BYTES) {
+                uint32_t need = room_needed(q, longest);
+
                 r = window_room(q, need);
+                if (r == ROOM_NONE && may_read_ahead(q, run->now)) {
+                        r = read_ahead(q, run);
+                        continue;
+                }
                 if (r == ROOM_NONE) {
                         starve(q, run->now);
                         break;
                 }
                 if (r < 0)
                         break;
-                q->window.starved = false;
+                win->starved = false;
+                if (unlikely(q->lane->ahead.len > 0)) {
+                        r = take_ahead(q, run);
+                        continue;
+                }
+                win->sparse = false;
                 r = take(q, need, (enum room)r, run);
         }
         vq_device_publish(&q->vq);

@@ -22,11 +22,14 @@ static void say_ring(struct words *w, const struct dev_queue *q, const struct vq
 
 static void say_starved(struct words *w, const struct dev_queue *q, const struct vq_state *state)
 {
+        uint32_t ahead = q->lane->ahead.len;
+
         words_say(w,
-                  "a frame waits in the port for buffers: the ring has room for %llu bytes, "
-                  "the longest frame needs %u; ",
-                  (unsigned long long)q->window.room,
-                  q->hdr_len + vw_port_rx_max(q->lane->port, q->lane->index));
+                  "a frame waits %s for buffers: the ring has room for %llu bytes, "
+                  "%s needs %u; ",
+                  ahead ? "here" : "in the port", (unsigned long long)q->window.room,
+                  ahead ? "it" : "the longest frame",
+                  q->hdr_len + (ahead ? ahead : vw_port_rx_max(q->lane->port, q->lane->index)));
         say_ring(w, q, state);
 }
 

@@ -40,6 +40,12 @@ static bool lane_readable(const struct dev_lane *lane, uint64_t now)
         return lane->fd >= 0 ? lane->readable : vw_port_deadline(lane->port, lane->index) <= now;
 }
 
+/* When a starved queue does without the room that it waits for, to see whether it is needed; NEVER: there is none at all. */
+static uint64_t patience_ends(const struct dev_queue *q)
+{
+        return rx_could_read_ahead(&q->window, q->lane) ? q->window.starved_at + DEV_PATIENCE : NEVER;
+}
+
 /* A queue that was never enabled holds what the driver offers; one that was disabled discards (tx) or gets nothing (rx: what the
  * port announces is discarded). */
 static bool queue_ready(const struct dev_queue *q, uint64_t now)
@@ -50,7 +56,9 @@ static bool queue_ready(const struct dev_queue *q, uint64_t now)
         case VW_RX:
                 if (!q->enabled)
                         return q->lane->fd >= 0 && lane_readable(q->lane, now);
-                return (!q->window.starved || vq_device_avail_pending(&q->vq)) && lane_readable(q->lane, now);
+                if (q->window.starved && !vq_device_avail_pending(&q->vq) && patience_ends(q) > now)
+                        return false;
+                return q->lane->ahead.len > 0 || lane_readable(q->lane, now);
         case VW_TX:
                 return (q->lane->writable || !q->enabled) &&
                        (q->rewound > 0 || vq_device_avail_pending(&q->vq));
@@ -261,7 +269,9 @@ static uint64_t settle_deadlines(struct dev_worker *w, uint64_t now)
                         continue;
                 if (q->lane->retry_at > now)
                         nearest = MIN(nearest, q->lane->retry_at);
-                else if (q->lane->fd < 0 && q->enabled && !q->window.starved)
+                else if (q->window.starved)
+                        nearest = MIN(nearest, patience_ends(q));
+                else if (q->lane->fd < 0 && q->enabled)
                         nearest = MIN(nearest, vw_port_deadline(q->lane->port, q->lane->index));
         }
         return nearest;
