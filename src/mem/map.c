@@ -24,17 +24,24 @@ static struct mem_map *map_alloc(unsigned n)
         return map;
 }
 
-static int by_gpa(const void *a, const void *b)
+/* By address.  They come one by one or in order, so that little has to be moved; and qsort() asks the system how much memory there is,
+ * which a sandbox does not let it. */
+static void sort(struct mem_region *region, unsigned n)
 {
-        uint64_t x = ((const struct mem_region *)a)->gpa, y = ((const struct mem_region *)b)->gpa;
+        for (unsigned i = 1; i < n; i++) {
+                struct mem_region r = region[i];
+                unsigned at = i;
 
-        return x < y ? -1 : x > y;
+                for (; at > 0 && region[at - 1].gpa > r.gpa; at--)
+                        region[at] = region[at - 1];
+                region[at] = r;
+        }
 }
 
 /* Sorts the regions and looks for overlap, which only neighbours can have then. */
 static int map_finish(struct mem_map *map, const char **ret_why)
 {
-        qsort(map->region, map->n, sizeof(map->region[0]), by_gpa);
+        sort(map->region, map->n);
         for (unsigned i = 0; i < map->n; i++) {
                 const struct mem_region *r = &map->region[i];
 
