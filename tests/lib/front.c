@@ -104,7 +104,8 @@ void front_hello(struct front *f, uint64_t features, unsigned size)
         struct vhost_user_region region;
         uint64_t protocol = BIT(VHOST_USER_PROTOCOL_F_MQ) | BIT(VHOST_USER_PROTOCOL_F_REPLY_ACK) |
                             BIT(VHOST_USER_PROTOCOL_F_CONFIG) | BIT(VHOST_USER_PROTOCOL_F_BACKEND_REQ) |
-                            BIT(VHOST_USER_PROTOCOL_F_STATUS) | BIT(VHOST_USER_PROTOCOL_F_MTU);
+                            BIT(VHOST_USER_PROTOCOL_F_STATUS) | BIT(VHOST_USER_PROTOCOL_F_MTU) |
+                            BIT(VHOST_USER_PROTOCOL_F_CONFIGURE_MEM_SLOTS);
         int pair[2];
 
         check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);

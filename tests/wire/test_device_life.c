@@ -138,6 +138,31 @@ TEST(device_life, memory_tables_change_under_load)
         end();
 }
 
+TEST(device_life, memory_that_is_taken_away_under_running_rings_breaks_them_until_they_are_set_up_again)
+{
+        struct vhost_user_region region;
+        struct vu_msg take = { .request = VHOST_USER_REM_MEM_REG,
+                               .flags = VU_FLAG_VERSION,
+                               .size = sizeof(take.mem_reg) };
+
+        begin(1, F(event_idx), 64);
+        send_and_reap(5);
+        region = (struct vhost_user_region){ .guest_addr = FRONT_GPA,
+                                             .size = f.bytes,
+                                             .user_addr = FRONT_UVA };
+        take.mem_reg.region = region;
+        EXPECT_EQ(vu_write(f.fe.sock, &take, NULL, 0, 0), 0);
+        for (unsigned i = 0; i < 2; i++) {
+                EXPECT_SOON(front_stats(&f, i).broken);
+                EXPECT_STR(front_stats(&f, i).broken, "ring-unmapped");
+        }
+        EXPECT_EQ(vu_frontend_set_mem(&f.fe, &region, &f.memfd, 1), 0);
+        EXPECT(front_stats(&f, 1).broken); /* by themselves they do not come back */
+        front_renew(&f, 1);
+        send_and_reap(5);
+        end();
+}
+
 /* hostile C06, C08 and their like: one queue breaks, one signal, the others go on, a restart revives it */
 TEST(device_life, a_broken_queue_is_parked_until_it_is_set_up_again)
 {

@@ -455,6 +455,33 @@ TEST(device_rx, completes_in_software_what_the_guest_lacks)
         end();
 }
 
+TEST(device_rx, a_segment_that_finds_no_buffer_is_counted_as_one_that_had_none)
+{
+        struct frame_spec spec = { .proto = IPPROTO_TCP, .payload = 5000, .partial = true };
+        static uint8_t frame[66000];
+        struct vq_piece piece = { .len = 40000 }; /* two are room enough for the longest frame */
+        struct vw_queue_stats s;
+        struct vw_net_hdr hdr;
+        uint32_t len = frame_build(&spec, frame, &hdr);
+
+        begin(F(mrg_rxbuf), 64);
+        __atomic_store_n(&port.rx_max, VW_FRAME_MAX, __ATOMIC_RELAXED);
+        for (unsigned slot = 0; slot < 40; slot += 20) {
+                piece.gpa = front_gpa(&f, 0, slot);
+                EXPECT(front_add(&f, 0, &piece, 0, 1, slot));
+        }
+        front_kick(&f, 0);
+        hdr.gso_type = VW_GSO_TCPV4;
+        hdr.gso_size = 1400;
+        EXPECT(sport_put(&port, 0, frame, len, &hdr)); /* four segments; each takes a buffer */
+        EXPECT_SOON(front_stats(&f, 0).drops[VW_DROP_NO_BUFFERS] == 2);
+        s = front_stats(&f, 0);
+        EXPECT_EQ(s.counters[VW_C_packets], 2);
+        EXPECT_EQ(front_drops(&s), 2);
+        EXPECT_EQ(front_reap(&f, 0, NULL, 64), 2);
+        end();
+}
+
 /* hostile J05 */
 TEST(device_rx, goes_on_after_errors_of_the_port)
 {
