@@ -3,11 +3,12 @@
 `vwire driver`.  One link stands all the time; the settings are changed on it (`vwire ctl set`) and measured in turn (A B C A B C ...),
 because the speed of a machine changes from one second to the next.  Needs root, iperf3 and sockperf.  Prints key=value lines.
 
-Each end of a link has a CPU: the device shares one with the programs on its side, the driver the other with those on its own, as a guest does
-with a virtual CPU.  Where threads run decides more than any setting does (left to the scheduler, the same setting gave 71 and 199 kpps of small
-packets), and it should not be what is compared.
+Where threads run decides more than any setting does (left to the scheduler, the same setting gave 71 and 199 kpps of small packets), so it is
+fixed, and is not what is compared:
+  --place=apart  the devices have the first CPU to themselves, everything else runs on the last, as on a host that gives a CPU to its network
+  --place=ends   the first CPU has the devices and the programs on their side, the last the drivers and theirs
 
-usage: device_engine.py [--build=DIR] [--seconds=N] [--repeat=N] [--loads=LOAD,...] [PART...]
+usage: device_engine.py [--build=DIR] [--seconds=N] [--repeat=N] [--loads=LOAD,...] [--place=PLACE] [PART...]
 PART: poll      round trips and CPU with poll-us 0, 10, 50, 100 on one device
       neighbours the same on two devices that share one CPU, both at work; and poll-us 0 and 50 by the size of the message
       coalesce  calls a packet, throughput and CPU with coalescing off, 16/16, 64/64, adaptive
@@ -43,19 +44,29 @@ class Engine(Link):
     def __init__(self, name, args, device=""):
         super().__init__(name, args)
         self.options = shlex.split(device)
-        self.own, self.elsewhere = sorted(os.sched_getaffinity(0))[::len(os.sched_getaffinity(0)) - 1]
+        self.command = None  # the load under way
+        cpus = sorted(os.sched_getaffinity(0))
+        self.cpu = {"device": cpus[0], self.near: cpus[-1], self.far: cpus[-1 if args.place == "apart" else 0]}
+
+    def __exit__(self, *_):
+        if self.command:
+            self.end()
+        super().__exit__()
 
     def inside(self, netns, *words):
-        return "taskset", "-c", str(self.elsewhere), *super().inside(netns, *words)
+        return *self.on(netns), *super().inside(netns, *words)
+
+    def on(self, whom):
+        return "taskset", "-c", str(self.cpu[whom])
 
     def join(self):
         vwire = self.args.build / "vwire"
         self.ctl, sock = f"{self.dir.name}/ctl", f"{self.dir.name}/sock"
         self.log_file = f"{self.dir.name}/round-trips"
-        self.device = self.start("taskset", "-c", str(self.own), vwire, "device", f"--socket-path={sock}", f"--ctl={self.ctl}",
+        self.device = self.start(*self.on("device"), vwire, "device", f"--socket-path={sock}", f"--ctl={self.ctl}",
                                  f"--port=tap:tap0,netns={self.far}", *self.options)
         self.wait_for(lambda: os.path.exists(sock))
-        self.start("taskset", "-c", str(self.elsewhere), vwire, "driver", f"--socket-path={sock}", f"--port=tap:tap0,netns={self.near}")
+        self.start(*self.on(self.near), vwire, "driver", f"--socket-path={sock}", f"--port=tap:tap0,netns={self.near}")
 
     def set(self, setting):
         values = {"poll-us": 0, "usecs": 0, "frames": 0, "adaptive": "off"} | setting
@@ -97,6 +108,7 @@ class Engine(Link):
     def end(self):
         self.command.send_signal(signal.SIGINT)
         self.command.wait()
+        self.command = None
 
     def measure(self, setting, load):
         """One cell: when the setting has been in force for `--warm` seconds, `--seconds` by the device's own counters."""
@@ -218,6 +230,7 @@ def main():
     parser.add_argument("--warm", type=float, default=0.5, help="seconds before it, for policies to settle")
     parser.add_argument("--repeat", type=int, default=5, help="cells of each setting")
     parser.add_argument("--loads", type=lambda text: text.split(","), default=list(LOADS), help=",".join(LOADS))
+    parser.add_argument("--place", choices=("apart", "ends"), default="apart")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     args = parser.parse_args()
     for part in args.parts:

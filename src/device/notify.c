@@ -34,6 +34,13 @@ int notify_send(struct dev_notify *n)
         return -errno;
 }
 
+bool notify_unread(const struct dev_notify *n)
+{
+        struct pollfd p = { .fd = n->fd, .events = POLLIN };
+
+        return n->fd >= 0 && !n->dead && poll(&p, 1, 0) > 0 && p.revents & POLLIN;
+}
+
 uint32_t notify_take(int fd)
 {
         uint64_t values[64]; /* an eventfd fills one; a pipe holds one a kick */

@@ -90,6 +90,7 @@ void dev_queue_published(struct dev_queue *q, const struct dev_run *run)
         if (!run->published)
                 return;
         q->held_desc += run->ndesc;
+        q->worker->work += wire_packets(run);
         tell_pair(q, run);
         due = call_due(q, run);
         if (!due && q->held_desc >= full_mark(q))
@@ -108,6 +109,8 @@ void dev_queue_adopt_settings(struct dev_queue *q, uint64_t now)
 
         if (word == q->settings)
                 return;
+        if (s.poll_us != settings_unpack(q->settings).poll_us)
+                q->worker->duel = (struct duel){ 0 };
         q->settings = word;
         polling_set(&q->polling, s.poll_us, now);
         if (s.adaptive) {

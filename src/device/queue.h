@@ -18,6 +18,7 @@
 #include "base/mailbox.h"
 #include "base/timer.h"
 #include "device/coalesce.h"
+#include "device/duel.h"
 #include "device/filter.h"
 #include "device/moderation.h"
 #include "device/polling.h"
@@ -187,6 +188,8 @@ struct dev_worker {
         bool stop;
         unsigned n_queues;
         struct dev_queue **queues; /* running and not broken, in ring order */
+        struct duel duel;          /* sleeping at once, the unusual way, against busy polling */
+        uint64_t work;             /* packets published, as on the wire */
         struct tx_burst tx;
         struct iovec rx_iov[DEV_PIECES + 2];
         uint8_t *frame;   /* DEV_FRAME_ROOM: one frame in private memory */

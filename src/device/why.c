@@ -1,6 +1,7 @@
 /* `why`: what a queue is doing and what it waits for, in words, with the numbers that show it. */
 #include "base/clock.h"
 #include "base/words.h"
+#include "device/notify.h"
 #include "device/queue.h"
 
 /* The question wakes the worker, so what it sees here and not before it will take next. */
@@ -60,6 +61,20 @@ static void say_waiting(struct words *w, struct dev_queue *q, const struct vq_st
                 say_ring(w, q, state);
 }
 
+/* Whether it is polled for is not for the driver to know, but for who set it and sees no polls. */
+static void say_policies(struct words *w, const struct dev_queue *q)
+{
+        struct vw_queue_settings s = settings_unpack(q->settings);
+
+        if (s.poll_us && q->worker->duel.unusual)
+                words_say(w, "; polling rests: the load goes faster without");
+        if (s.adaptive)
+                words_say(w, "; adaptive: interrupts are %s",
+                          moderation_phase_holds(q->moderation.phase) && !q->moderation.shut
+                                  ? "held back where others may join them"
+                                  : "not held back");
+}
+
 static void say_call(struct words *w, const struct dev_queue *q, const struct vq_state *state, uint64_t now)
 {
         if (q->coalesce.pending)
@@ -84,6 +99,8 @@ static void say_call(struct words *w, const struct dev_queue *q, const struct vq
                 words_say(w, "; the driver wants no interrupts now (its flag), used is %u", state->used);
         else
                 words_say(w, "; no interrupt is owed");
+        if (notify_unread(&q->call))
+                words_say(w, "; the last interrupt was sent, and nobody has read it");
 }
 
 struct question {
@@ -116,6 +133,7 @@ static void answer(void *arg)
         words_say(w, "running; ");
         say_waiting(w, q, &state);
         say_call(w, q, &state, clock_now());
+        say_policies(w, q);
         words_say(w, "; avail=%u taken=%u used=%u kick_event=%u used_event=%u; %s", state.avail,
                   state.last_avail, state.used, state.event_ours, state.event_peer, dump);
 }

@@ -330,7 +330,7 @@ static unsigned drop_missed_polls(struct dev_worker *w, uint64_t now)
 static bool busy_poll(struct dev_worker *w)
 {
         uint64_t now = clock_now(), deadline;
-        unsigned polling = begin_polls(w, now);
+        unsigned polling = duel_unusual(&w->duel, w->work, now) ? 0 : begin_polls(w, now);
 
         if (polling == 0)
                 return false;

@@ -15,11 +15,15 @@ TEST(notify, sends_and_takes_through_eventfds)
         int fd = eventfd(0, EFD_CLOEXEC);
 
         EXPECT_EQ(notify_send(&n), 0); /* nobody there */
+        EXPECT(!notify_unread(&n));
         notify_set(&n, dup(fd));
+        EXPECT(!notify_unread(&n));
         EXPECT_EQ(notify_take(fd), 0); /* never blocks, whatever the flags were */
         EXPECT_EQ(notify_send(&n), 1);
         EXPECT_EQ(notify_send(&n), 1);
+        EXPECT(notify_unread(&n));
         EXPECT_EQ(notify_take(fd), 2);
+        EXPECT(!notify_unread(&n));
         EXPECT_EQ(notify_take(fd), 0);
         notify_set(&n, -1);
         EXPECT_EQ(n.fd, -1);

@@ -1,0 +1,104 @@
+#include "device/duel.h"
+
+#include "base/clock.h"
+#include "rng.h"
+#include "test.h"
+
+#define MS NSEC_PER_MSEC
+
+/* A load that gets `usual` or `unusual` packets done in a millisecond, by chance up to `noise` per cent more or less. */
+struct load {
+        struct duel duel;
+        double usual, unusual;
+        unsigned noise;
+        uint64_t rng, now;
+        double work, lost; /* lost: against the better way all the time */
+        unsigned changes;
+        uint64_t in_unusual; /* ns */
+};
+
+static struct load load_of(double usual, double unusual, unsigned noise)
+{
+        return (struct load){
+                .usual = usual, .unusual = unusual, .noise = noise, .rng = 7, .now = NSEC_PER_SEC
+        };
+}
+
+static void run(struct load *l, uint64_t time)
+{
+        const uint64_t step = MS / 8;
+
+        for (uint64_t end = l->now + time; l->now < end; l->now += step) {
+                bool before = l->duel.unusual, unusual = duel_unusual(&l->duel, (uint64_t)l->work, l->now);
+                double rate = unusual ? l->unusual : l->usual,
+                       best = l->usual > l->unusual ? l->usual : l->unusual;
+                double chance =
+                        l->noise ? 1 + (rng_below(&l->rng, 2 * l->noise + 1) - (double)l->noise) / 100 : 1;
+
+                l->changes += before != l->duel.unusual;
+                l->work += rate * chance / 8;
+                l->lost += (best - rate) / 8;
+                l->in_unusual += unusual ? step : 0;
+        }
+}
+
+TEST(duel, the_usual_way_stays_where_neither_is_better)
+{
+        struct load l = load_of(50, 50, 0);
+
+        run(&l, 10 * NSEC_PER_SEC);
+        EXPECT_EQ(l.changes, 0);
+        EXPECT(l.in_unusual > 0);
+        EXPECT(l.in_unusual * 100 <= 3 * 10 * NSEC_PER_SEC);
+}
+
+/* Section 5: no load loses more than 3 % by polling, whatever polling does to it */
+TEST(duel, costs_no_load_more_than_three_per_cent)
+{
+        for (int percent = 10; percent <= 400; percent += 2) {
+                struct load l = load_of(100, percent, 90);
+
+                run(&l, 10 * NSEC_PER_SEC);
+                EXPECT(l.lost * 100 <= 3 * (l.lost + l.work));
+        }
+}
+
+TEST(duel, the_better_way_is_found_in_a_tenth_of_a_second)
+{
+        struct load l = load_of(56, 130, 20);
+
+        run(&l, 100 * MS);
+        EXPECT(l.duel.unusual);
+        EXPECT_EQ(l.changes, 1);
+        l.usual = 200;
+        run(&l, 2 * NSEC_PER_SEC);
+        EXPECT(!l.duel.unusual);
+        EXPECT_EQ(l.changes, 2);
+}
+
+TEST(duel, a_load_that_is_too_little_or_pauses_is_not_asked)
+{
+        struct load little = load_of(10, 1000, 0), pauses = load_of(1000, 2000, 0);
+
+        run(&little, NSEC_PER_SEC);
+        EXPECT_EQ(little.in_unusual, 0);
+        for (unsigned i = 0; i < 1000; i++) {
+                run(&pauses, 3 * MS);
+                pauses.now += 20 * MS;
+        }
+        EXPECT_EQ(pauses.in_unusual, 0);
+        EXPECT_EQ(pauses.changes, 0);
+}
+
+TEST(duel, a_trial_in_which_the_load_stops_proves_nothing)
+{
+        struct load l = load_of(100, 1000, 0);
+
+        for (unsigned i = 0; i < 100; i++) {
+                while (!l.duel.trial)
+                        run(&l, MS / 8);
+                l.now += 100 * MS;
+        }
+        EXPECT_EQ(l.changes, 0);
+        EXPECT_EQ(l.duel.score, 0);
+}
