@@ -23,7 +23,7 @@ static const struct opt rows[] = {
         ROW_TEXT(
                 E, port, "port", "PORT", NULL,
                 "where frames go: tap:NAME[,netns=NETNS][,bridge=BRIDGE][,persist], tap:fd=N[+N...], loop, null or "
-                "gen[:size=BYTES][,rate=PPS][,count=N]; required"),
+                "gen[:size=BYTES][,rate=PPS][,count=N][,clone]; required"),
         ROW_NUMBER(E, queues, "queues", 1, VW_QUEUE_PAIRS_MAX, "1", "queue pairs"),
         ROW_OTHER(E, mac, "mac", "MAC", value_mac, NULL, "address of the NIC"),
         ROW_OTHER(E, features, "features", "+NAME,-NAME", value_features, "all",

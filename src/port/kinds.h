@@ -13,6 +13,7 @@ struct port_args {
         int fds[VW_QUEUE_PAIRS_MAX];
         unsigned n_fds;
         uint64_t size, rate, count;
+        bool clone;
 };
 
 /* Opens one kind.  On success *ret_ops and *ret_self go to vw_port_new(). */

@@ -33,6 +33,7 @@ static const struct port_option gen_options[] = {
         {"size",   OPTION_NUMBER, AT(size),  60, 65549     },
         { "rate",  OPTION_NUMBER, AT(rate),  1,  1000000000},
         { "count", OPTION_NUMBER, AT(count), 1,  UINT64_MAX},
+        { "clone", OPTION_WORD,   AT(clone), 0,  0         },
         { NULL,    0,             0,         0,  0         },
 };
 

@@ -2,6 +2,8 @@
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -292,6 +294,45 @@ TEST(gen, numbers_frames_and_sums_right_through_every_carry)
         for (uint64_t i = 0; i < 140000; i++) {
                 EXPECT_EQ(rx(port, 0, &o), 1);
                 EXPECT_EQ(check_frame(memory, 64), i);
+        }
+        vw_port_close(port);
+}
+
+/* The payload lies on a page that cannot be written. */
+TEST(gen, a_clone_is_a_new_number_in_a_frame_that_lies_there)
+{
+        size_t page = (size_t)sysconf(_SC_PAGESIZE);
+        uint8_t *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct vw_port *port = open_port("gen:size=1500,clone", 1);
+        struct iovec to[2] = {
+                {0    },
+                { pages + page - 50, 1500 }
+        };
+        struct vw_pkt pkt = { .iov = &to[1], .n_iov = 1 };
+
+        EXPECT(pages != MAP_FAILED);
+        for (uint64_t i = 0; i < 3; i++) {
+                EXPECT_EQ(vw_port_rx(port, 0, &pkt), 1);
+                EXPECT_EQ(check_frame(to[1].iov_base, 1500), i);
+                EXPECT_EQ(mprotect(pages + page, page, PROT_READ), 0);
+        }
+        munmap(pages, 2 * page);
+        vw_port_close(port);
+}
+
+TEST(gen, a_clone_is_written_whole_where_anything_else_lies)
+{
+        struct vw_port *port = open_port("gen:size=300,clone", 1);
+        uint8_t macs[12];
+        struct one o;
+
+        for (uint64_t i = 0; i < 300; i++) {
+                EXPECT_EQ(rx(port, 0, &o), 1);
+                EXPECT_EQ(check_frame(memory, 300), i);
+                if (i == 0)
+                        memcpy(macs, memory, sizeof(macs));
+                EXPECT_MEM(memory, macs, sizeof(macs));
+                memory[i] ^= 1;
         }
         vw_port_close(port);
 }

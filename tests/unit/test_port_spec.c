@@ -34,6 +34,9 @@ TEST(spec, gives_numbers_to_the_generator)
         EXPECT_EQ(args.size, 1500);
         EXPECT_EQ(args.rate, 1000);
         EXPECT_EQ(args.count, 3);
+        EXPECT(!args.clone);
+        EXPECT_EQ(parse("gen:clone"), 0);
+        EXPECT(args.clone);
 }
 
 TEST(spec, describes_a_tap_by_name)
