@@ -6,8 +6,10 @@ All three stand all the time and run in turn, a fraction of a second each (A B C
 are changes from one second to the next.  DPDK polls, a CPU each end, and so does what stands in for it (--poll-us).  All of them have the
 same real-time priority.  The end that receives counts.  A round in which an end had to wait for its CPU does not count, if enough
 others are left.
-What an end does besides the ring: testpmd's sender takes a buffer from its pool and writes 42 bytes of headers into it, however long the
-frame; vwire's copies all of each frame, as from a port.  So from the driver, and there with long frames above all, vwire's end does more.
+What the sender does besides the ring counts too, above all with long frames.  So from the driver there are two measurements.  In `headers`
+it writes the headers of a frame and sends the rest as it lies in the buffer: testpmd's txonly, and vwire's gen with `clone` (which looks whether
+it lies there; testpmd does not).  In `copy` it writes all of each frame, as it comes from a port: testpmd forwards from a null port that copies,
+and tries again what the ring has no room for; vwire's gen.  From the device everything is copied into the driver's buffers anyway.
 Needs root, two CPUs and dpdk-testpmd; makes hugepages and takes them back.  Prints key=value lines: tx is from the driver to the device.
 """
 import argparse
@@ -82,15 +84,18 @@ class End:
 
 
 class Testpmd(End):
-    """One that forwards on `cpu`; it sends frames of `size`, or receives (0)."""
+    """One that forwards on `cpu`; it sends frames of `size`, which it writes by `work` ("headers", "copy"), or receives (0)."""
 
-    def __init__(self, bench, name, vdev, cpu, size):
+    def __init__(self, bench, name, vdev, cpu, size, work="headers"):
         self.out = bench.dir / f"{name}.out"
+        self.copies = size and work == "copy"
+        vdevs = [vdev, *([f"net_null0,size={size},copy=1"] if self.copies else [])]
+        forward = "io" if self.copies else "txonly" if size else "rxonly"
         super().__init__(cpu, [
             "stdbuf", "-oL", "dpdk-testpmd", "--lcores", f"0@{1 - cpu},1@{cpu}", "--main-lcore", "0", "--file-prefix",
             f"{bench.dir.name}-{name}", "--no-pci", "--no-telemetry", "--huge-dir", bench.huge, "--single-file-segments", "--iova-mode",
-            "va", "-m", HUGE_MIB, "--vdev", vdev, "--", "-i", "--nb-cores=1", "--total-num-mbufs=16384", f"--txd={QUEUE_SIZE}",
-            f"--rxd={QUEUE_SIZE}", f"--forward-mode={'txonly' if size else 'rxonly'}", *([f"--txpkts={size}"] if size else [])
+            "va", "-m", HUGE_MIB, *[f"--vdev={v}" for v in vdevs], "--", "-i", "--nb-cores=1", "--total-num-mbufs=16384",
+            f"--txd={QUEUE_SIZE}", f"--rxd={QUEUE_SIZE}", f"--forward-mode={forward}", *([f"--txpkts={size}"] if forward == "txonly" else [])
         ], stdin=subprocess.PIPE, stdout=open(self.out, "w"))
 
     def ready(self):
@@ -115,10 +120,13 @@ class Testpmd(End):
         self.wait_for(command, lambda: self.text().count(answer) > before)
 
     def run(self, on):
-        if on:
-            self.tell("start")
-        else:
+        if not on:
             self.ask("stop", "\nDone.")
+            return
+        if self.copies:  # what the ring has no room for is not thrown away after it was copied
+            self.tell("set burst tx delay 0 retry 1000")
+            self.tell("set fwd io retry")
+        self.tell("start")
 
     def rate(self):
         """Received packets a second since it was last asked."""
@@ -163,7 +171,7 @@ class Vwire(End):
 class Pair:
     """A device on CPU 0 and a driver on CPU 1; `who` of them is vwire's, if one is."""
 
-    def __init__(self, bench, stack, who, rx, size):
+    def __init__(self, bench, stack, who, rx, size, work):
         sock = bench.dir / f"{who}.sock"
         if who == "device":
             device = Vwire(bench, who, "device", f"gen:size={size}" if rx else "null", 0, f"--socket-path={sock}")
@@ -172,11 +180,12 @@ class Pair:
         stack.enter_context(device).wait_for("the start", device.ready)
         device.wait_for("the socket", sock.exists)
         if who == "driver":
-            driver = Vwire(bench, who, "driver", "null" if rx else f"gen:size={size}", 1, f"--socket-path={sock}", "--ring=split",
+            gen = f"gen:size={size}{',clone' if work == 'headers' else ''}"
+            driver = Vwire(bench, who, "driver", "null" if rx else gen, 1, f"--socket-path={sock}", "--ring=split",
                            f"--queue-size={QUEUE_SIZE}")
         else:
             driver = Testpmd(bench, f"{who}-user", f"net_virtio_user0,path={sock},queues=1,queue_size={QUEUE_SIZE},mrg_rxbuf=1,"
-                             "in_order=0,packed_vq=0", 1, 0 if rx else size)
+                             "in_order=0,packed_vq=0", 1, 0 if rx else size, work)
         stack.enter_context(driver).wait_for("the start", driver.ready)
         for end in device, driver:
             if isinstance(end, Vwire):
@@ -223,10 +232,10 @@ class Bench:
             shutil.rmtree(left)
         self.tmp.cleanup()
 
-    def cell(self, names, rx, size):
+    def cell(self, names, rx, size, work):
         rounds, good = [], []
         with contextlib.ExitStack() as stack:
-            pairs = [Pair(self, stack, who, rx, size) for who in names]
+            pairs = [Pair(self, stack, who, rx, size, work) for who in names]
             for _ in range(self.args.rounds):
                 measured = [pair.measure(self.args.seconds) for pair in pairs]
                 rounds.append([mpps for mpps, _ in measured])
@@ -238,26 +247,39 @@ class Bench:
         return {who: [turn[i] for turn in good] for i, who in enumerate(names)}
 
 
+CHOICES = [("tx", "rx"), ("headers", "copy"), ("device", "driver")]
+
+
+def cells(what, sizes):
+    """What is to be measured: key, names, and the rest of Bench.cell()'s arguments.  Of each choice all, if `what` names none."""
+    directions, works, ends = ([w for w in choice if w in what] or choice for choice in CHOICES)
+    for size in sizes:
+        if "tx" in directions and "headers" in works:
+            yield f"tx_{size}_headers_mpps", ["dpdk", *ends], False, size, "headers"
+        if "tx" in directions and "copy" in works and "driver" in ends:
+            yield f"tx_{size}_copy_mpps", ["dpdk", "driver"], False, size, "copy"
+        if "rx" in directions:
+            yield f"rx_{size}_mpps", ["dpdk", *ends], True, size, "headers"
+
+
 def main():
+    words = [word for choice in CHOICES for word in choice]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=TOP / "build")
     parser.add_argument("--seconds", type=float, default=0.2, help="of one measurement")
     parser.add_argument("--rounds", type=int, default=15, help="measurements of each")
     parser.add_argument("--poll-us", type=int, default=1000, help="of vwire's end")
     parser.add_argument("--size", type=int, action="append", help="of a frame (default: 64 and 1500)")
-    parser.add_argument("what", nargs="*", metavar="WHAT", help="tx, rx: directions; device, driver: ends (default: all)")
+    parser.add_argument("what", nargs="*", metavar="WHAT", help=f"which directions, works and ends, of: {', '.join(words)} (default: all)")
     args = parser.parse_args()
-    if not set(args.what) <= {"tx", "rx", "device", "driver"}:
-        parser.error("only tx, rx, device and driver can be chosen from")
-    directions = [d for d in ("tx", "rx") if d in args.what] or ["tx", "rx"]
-    ends = [e for e in ("device", "driver") if e in args.what] or ["device", "driver"]
+    if not set(args.what) <= set(words):
+        parser.error(f"only {', '.join(words)} can be chosen from")
 
     os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(PRIORITY + 1))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was made is unmade
     with Bench(args) as bench:
-        for direction in directions:
-            for size in args.size or [64, 1500]:
-                report(f"{direction}_{size}_mpps", "dpdk", bench.cell(["dpdk", *ends], direction == "rx", size))
+        for key, *cell in cells(args.what, args.size or [64, 1500]):
+            report(key, "dpdk", bench.cell(*cell))
 
 
 if __name__ == "__main__":
