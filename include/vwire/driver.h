@@ -46,7 +46,7 @@ struct vw_driver_ops {
         /* The device is done with these.  In orphan mode they were let go at transmission, if they lie in one transmit buffer; the
          * buffer, if you put it back then, is handed out again only when the device is done with it. */
         void (*tx_done)(void *ctx, unsigned pair, void *const *cookies, unsigned n);
-        /* A stopped queue takes packets again. */
+        /* A stopped queue takes packets again, or vw_driver_send() found its queue full and it is not any more. */
         void (*tx_wake)(void *ctx, unsigned pair);
         /* A flow whose send was refused has fallen below its limit: exactly one call for each refusal period. */
         void (*flow_wake)(void *ctx, unsigned pair, struct vw_flow *flow);
@@ -200,8 +200,8 @@ VW_API void vw_driver_leave(struct vw_driver *drv, unsigned pair);
 
 /* ---- any thread ---- */
 
-/* Copies a packet and hands it to the pair's owner through a lock-free queue.  0, -EAGAIN: the queue or the flow is full, -EMSGSIZE,
- * -ENETDOWN: not connected.  A packet that the owner cannot offer any more is counted as a drop. */
+/* Copies a packet and hands it to the pair's owner through a lock-free queue.  0, -EAGAIN: the flow is full (flow_wake
+ * will tell) or the queue is (tx_wake will tell), -EMSGSIZE, -ENETDOWN: not connected.  A packet that the owner cannot offer any more is counted as a drop. */
 VW_API int vw_driver_send(struct vw_driver *drv, unsigned pair, const struct vw_net_hdr *hdr,
                           const struct iovec *iov, unsigned n_iov, struct vw_flow *flow);
 

@@ -139,6 +139,7 @@ static void pair_drain(void *arg)
         drv_tx_reap(p, VW_C_reaped_by_poll);
         drv_tx_drain(p);
         drv_send_discard(p);
+        drv_send_wake(p);
         drv_rx_stop(p);
 }
 

@@ -156,6 +156,7 @@ bool drv_tx_completion_wanted(const struct drv_pair *p);
 
 /* send.c; owner */
 void drv_send_drain(struct drv_pair *p);
+void drv_send_wake(struct drv_pair *p);
 void drv_send_discard(struct drv_pair *p);
 
 /* rx.c; owner */

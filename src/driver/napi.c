@@ -149,6 +149,7 @@ int drv_napi_poll(struct drv_pair *p, unsigned budget, uint64_t now)
         n->armed = false;
         drv_tx_wake(p);
         drv_send_drain(p);
+        drv_send_wake(p);
         watch_progress(p);
         if (budget) {
                 received = drv_rx_poll(p, budget);

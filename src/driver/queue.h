@@ -114,10 +114,12 @@ struct drv_txq {
         uint8_t *memory; /* (shared) of vw_driver_alloc(); control */
         size_t memory_size, memory_used;
         uint32_t n_bufs, free_buf; /* the first n_bufs are the program's */
+        bool cell_freed;           /* since senders were last thought of */
 
         /* any thread */
         struct mpmc cells_free, cells_full;
         struct tx_cell *cells;
+        uint32_t cells_wanted; /* a sender found none free: tx_wake is owed */
 };
 
 /* ---- rx ---- */

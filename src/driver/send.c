@@ -14,6 +14,16 @@ static uint8_t *cell_frame(const struct drv_txq *q, uint32_t cell)
         return q->buf_base + ((size_t)q->n_bufs + cell) * TX_BUF_STRIDE + TX_HEADROOM;
 }
 
+/* A free cell, or the promise of a wake-up when there is one. */
+static bool draw_cell(struct drv_txq *q, uint32_t *ret_cell)
+{
+        if (likely(mpmc_pop(&q->cells_free, ret_cell)))
+                return true;
+        store_relaxed(&q->cells_wanted, 1);
+        fence_full(); /* pairs with drv_send_wake(): it frees, fences, and looks whether we want */
+        return mpmc_pop(&q->cells_free, ret_cell);
+}
+
 VW_API int vw_driver_send(struct vw_driver *drv, unsigned pair, const struct vw_net_hdr *hdr,
                           const struct iovec *iov, unsigned n_iov, struct vw_flow *flow)
 {
@@ -26,7 +36,7 @@ VW_API int vw_driver_send(struct vw_driver *drv, unsigned pair, const struct vw_
                 return -EMSGSIZE;
         if (!load_acquire(&p->up))
                 return -ENETDOWN;
-        if (!mpmc_pop(&q->cells_free, &cell))
+        if (!draw_cell(q, &cell))
                 return -EAGAIN;
         if (flow && !flow_charge(&flow->account, (uint32_t)len)) {
                 mpmc_put(&q->cells_free, cell);
@@ -54,6 +64,20 @@ void drv_send_drain(struct drv_pair *p)
         }
         if (any)
                 drv_tx_commit(p);
+}
+
+/* Cells that were freed are told to those who found none. */
+void drv_send_wake(struct drv_pair *p)
+{
+        struct drv_txq *q = &p->tx;
+
+        if (!q->cell_freed)
+                return;
+        q->cell_freed = false;
+        fence_full(); /* pairs with draw_cell() */
+        if (load_relaxed(&q->cells_wanted) && __atomic_exchange_n(&q->cells_wanted, 0, __ATOMIC_RELAXED) &&
+            p->drv->ops.tx_wake)
+                p->drv->ops.tx_wake(p->drv->config.ctx, p->index);
 }
 
 /* Nothing can be sent any more. */

@@ -37,6 +37,7 @@ static void buf_free(struct drv_txq *q, uint32_t i)
         q->bufs[i].put = false;
         if (i >= q->n_bufs) {
                 mpmc_put(&q->cells_free, i - q->n_bufs);
+                q->cell_freed = true;
                 return;
         }
         q->bufs[i].next = q->free_buf;

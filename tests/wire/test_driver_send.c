@@ -128,11 +128,19 @@ TEST(driver_send, has_a_bound)
         EXPECT_EQ(vw_driver_send(r.drv, 0, &hdr, &iov, 1, NULL), -EAGAIN);
         rig_poll(&r, 64, SEC);
         EXPECT_EQ(vw_driver_send(r.drv, 0, &hdr, &iov, 1, NULL), -EAGAIN); /* the device has them now */
+        r.wakes = 0;                                                       /* those of the ring */
         EXPECT_EQ(sd_consume(&r.dev, 0), TX_CELLS);
         rig_poll(&r, 64, SEC);
+        EXPECT(r.wakes >= 1); /* who was turned away is told */
+        r.wakes = 0;
         EXPECT_EQ(vw_driver_send(r.drv, 0, &hdr, &iov, 1, NULL), 0);
+        rig_poll(&r, 64, SEC);
+        EXPECT_EQ(r.wakes, 0); /* once */
+        while (vw_driver_send(r.drv, 0, &hdr, &iov, 1, NULL) == 0)
+                n++;
         vw_driver_disconnect(r.drv); /* what was not offered yet is counted */
-        EXPECT_EQ(rig_drops(&r, 1, VW_DROP_DISABLED), 1);
+        EXPECT_EQ(r.wakes, 1);       /* they need not wait any more */
+        EXPECT_EQ(rig_drops(&r, 1, VW_DROP_DISABLED), n - TX_CELLS + 1); /* and one with the device */
         rig_end(&r);
 }
 
