@@ -150,6 +150,11 @@ static void render_table(FILE *out, const json_t *stats)
         render_stats(out, stats, terminal_width());
 }
 
+static void render_words(FILE *out, const json_t *why)
+{
+        render_why(out, why, isatty(STDOUT_FILENO) ? terminal_width() : 0);
+}
+
 static volatile sig_atomic_t interrupted;
 
 static void on_signal(int number)
@@ -194,7 +199,7 @@ static int watch(void)
                 if (options.json)
                         printf("%s\n", after.raw);
                 else
-                        paint_rates(before.value ? before.value : after.value, after.value);
+                        paint_rates(before.value, after.value);
                 fflush(stdout);
                 ctl_reply_done(&before);
                 before = after;
@@ -257,11 +262,11 @@ static int run_why(const char *const *words)
         long index;
 
         if (!*words)
-                return show("why", NULL, render_why);
+                return show("why", NULL, render_words);
         if (!opts_number(*words + (**words == 'q'), &index) || index < 0 || index > 2 * VW_QUEUE_PAIRS_MAX)
                 return opts_refuse("vwire ctl", "why %.100s: a queue is a number of 0..%d", *words,
                                    2 * VW_QUEUE_PAIRS_MAX);
-        return show("why", json_pack("{s:I}", "queue", (json_int_t)index), render_why);
+        return show("why", json_pack("{s:I}", "queue", (json_int_t)index), render_words);
 }
 
 /* The file is opened here, with the rights of whoever asks, and handed over. */

@@ -253,6 +253,18 @@ static const json_t *queue_of_index(const json_t *stats, uint64_t index)
         return NULL;
 }
 
+/* Packets for each time that who takes them was woken: the device by a kick for tx, the driver by a call for rx. */
+static void cell_per_wake(const json_t *queue, double packets, double kicks, double calls, char *buf,
+                          size_t len)
+{
+        double wakes = strcmp(string(queue, "kind"), "rx") ? kicks : calls;
+
+        if (wakes > 0)
+                snprintf(buf, len, "%.1f", packets / wakes);
+        else
+                snprintf(buf, len, "-");
+}
+
 void render_rates(FILE *out, const json_t *before, const json_t *after)
 {
         const json_t *queues = json_object_get(after, "queues"), *q;
@@ -262,18 +274,19 @@ void render_rates(FILE *out, const json_t *before, const json_t *after)
 
         print_head(out, after);
         fprintf(out, "%-10s %12s %10s %10s %12s %12s %10s  %s\n", "queue", "packets/s", "Mbit/s", "kicks/s",
-                is_driver(after) ? "interrupts/s" : "calls/s", "packets/kick", "drops/s", "state");
+                is_driver(after) ? "interrupts/s" : "calls/s", "packets/wake", "drops/s", "state");
         json_array_foreach (queues, i, q) {
                 const json_t *old = queue_of_index(before, number(q, "index"));
                 double packets = rate(counter(old, VW_C_packets), counter(q, VW_C_packets), s);
                 double kicks = rate(counter(old, VW_C_kicks), counter(q, VW_C_kicks), s);
-                char name[32];
+                double calls = rate(counter(old, wake), counter(q, wake), s);
+                char name[32], per_wake[32];
 
                 cell_name(q, NULL, name, sizeof(name));
-                fprintf(out, "%-10s %12.0f %10.1f %10.0f %12.0f %12.1f %10.0f  %s\n", name, packets,
-                        rate(counter(old, VW_C_bytes), counter(q, VW_C_bytes), s) * 8 / 1e6, kicks,
-                        rate(counter(old, wake), counter(q, wake), s), kicks > 0 ? packets / kicks : 0,
-                        rate(all_drops(old), all_drops(q), s), condition(q));
+                cell_per_wake(q, packets, kicks, calls, per_wake, sizeof(per_wake));
+                fprintf(out, "%-10s %12.0f %10.1f %10.0f %12.0f %12s %10.0f  %s\n", name, packets,
+                        rate(counter(old, VW_C_bytes), counter(q, VW_C_bytes), s) * 8 / 1e6, kicks, calls,
+                        per_wake, rate(all_drops(old), all_drops(q), s), condition(q));
         }
 }
 
@@ -445,12 +458,25 @@ void render_settings(FILE *out, const json_t *settings)
         }
 }
 
-void render_why(FILE *out, const json_t *why)
+#define WHY_INDENT 4
+
+void render_why(FILE *out, const json_t *why, unsigned width)
 {
         const json_t *queues = json_object_get(why, "queues"), *q;
         size_t i;
 
-        json_array_foreach (queues, i, q)
-                fprintf(out, "q%" PRIu64 " %s: %s\n", number(q, "index"), string(q, "kind"),
-                        string(q, "text"));
+        json_array_foreach (queues, i, q) {
+                const char *text = string(q, "text");
+                size_t at = (size_t)fprintf(out, "q%" PRIu64 " %s:", number(q, "index"), string(q, "kind"));
+
+                while (*text) {
+                        size_t len = strcspn(text, " ");
+
+                        if (width && at + 1 + len > width)
+                                at = (size_t)fprintf(out, "\n%*s", WHY_INDENT - 1, "") - 1;
+                        at += (size_t)fprintf(out, " %.*s", (int)len, text);
+                        text += len + (text[len] == ' ');
+                }
+                fputc('\n', out);
+        }
 }

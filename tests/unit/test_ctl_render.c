@@ -160,19 +160,30 @@ TEST(ctl_render, rates_are_differences_over_the_time_between)
         s.stats.queues[1].counters[VW_C_kicks] += 100;
         s.stats.queues[1].counters[VW_C_calls] += 50;
         s.stats.queues[1].drops[VW_DROP_MTU] += 4;
+        s.stats.queues[0].counters[VW_C_packets] += 600;
+        s.stats.queues[0].counters[VW_C_calls] += 40;
         s.stats.queues[0].broken = "bad-head";
         after = stats_of(&s.stats);
         render_rates(begin(), before, after);
         words = end();
         EXPECT(strstr(
                 words,
-                "q0 rx                 0        0.0          0            0          0.0          0  bad-head\n"));
+                "q0 rx               300        0.0          0           20         15.0          0  bad-head\n"));
         EXPECT(strstr(
                 words,
                 "q1 tx              1000       10.0         50           25         20.0          2  ok\n"));
         /* a restarted end counts from zero again */
         render_rates(begin(), after, before);
-        EXPECT(strstr(end(), "q1 tx                 0 "));
+        EXPECT(strstr(
+                end(),
+                "q1 tx                 0        0.0          0            0            -          0  ok\n"));
+        /* the first time: what it has done since it began */
+        s.stats.uptime_ns = 4000000000;
+        s.stats.queues[1].counters[VW_C_packets] = 8000;
+        json_decref(after);
+        after = stats_of(&s.stats);
+        render_rates(begin(), NULL, after);
+        EXPECT(strstr(end(), "q1 tx              2000 "));
         json_decref(before);
         json_decref(after);
 }
@@ -237,10 +248,25 @@ TEST(ctl_render, missing_members_read_as_nothing)
         end();
         render_features(begin(), odd);
         end();
-        render_why(begin(), odd);
+        render_why(begin(), odd, 0);
         EXPECT_STR(end(), "q0 -: -\nq0 -: -\n");
         json_decref(odd);
         json_decref(none);
+}
+
+TEST(ctl_render, why_is_a_line_a_queue_or_fits_the_terminal)
+{
+        json_t *why = json_loads(
+                "{\"queues\":[{\"index\":0,\"kind\":\"rx\",\"text\":\"running; waits for frames\"},"
+                "{\"index\":1,\"kind\":\"tx\",\"text\":\"alongwordthatfitsnowhere ok\"}]}",
+                0, NULL);
+
+        render_why(begin(), why, 0);
+        EXPECT_STR(end(), "q0 rx: running; waits for frames\nq1 tx: alongwordthatfitsnowhere ok\n");
+        render_why(begin(), why, 20);
+        EXPECT_STR(end(),
+                   "q0 rx: running;\n    waits for frames\nq1 tx:\n    alongwordthatfitsnowhere\n    ok\n");
+        json_decref(why);
 }
 
 TEST(ctl_render, settings_are_words_for_set)
