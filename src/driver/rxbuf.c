@@ -26,36 +26,29 @@ void rxbuf_slab_init(struct rxbuf_slab *s, void *base, size_t size, struct rxbuf
                 pages[i] = (struct rxbuf_page){ 0 };
 }
 
-static void page_hold(struct rxbuf_slab *s, uint32_t page)
+void rxbuf_slab_free(struct rxbuf_slab *s, uint32_t page)
 {
-        check(page < s->n_pages && s->pages[page].refs < UINT16_MAX);
-        if (s->pages[page].refs++ > 0)
-                return;
-        s->pages[page / BLOCK_PAGES * BLOCK_PAGES].in_use++;
-        s->free_pages--;
-}
+        uint32_t block = page / BLOCK_PAGES;
 
-static void page_drop(struct rxbuf_slab *s, uint32_t page)
-{
-        check(page < s->n_pages && s->pages[page].refs > 0);
-        if (--s->pages[page].refs > 0)
-                return;
-        if (--s->pages[page / BLOCK_PAGES * BLOCK_PAGES].in_use == 0)
-                /* the lowest first: what is used stays in the caches */
-                s->next = MIN(s->next, page / BLOCK_PAGES);
+        if (--s->pages[block * BLOCK_PAGES].in_use == 0)
+                s->next = MIN(s->next, block); /* the lowest first: what is used stays in the caches */
         s->free_pages++;
 }
 
-static void hold_span(struct rxbuf_slab *s, uint32_t start, uint32_t len)
+static void open_pages(struct rxbuf_slab *s, uint32_t page, uint32_t n)
 {
-        for (uint32_t page = start / RXBUF_PAGE; page <= (start + len - 1) / RXBUF_PAGE; page++)
-                page_hold(s, page);
+        s->pages[page / BLOCK_PAGES * BLOCK_PAGES].in_use += (uint16_t)n;
+        s->free_pages -= n;
+        for (uint32_t i = page; i < page + n; i++)
+                s->pages[i].refs = RXBUF_OPEN;
 }
 
-static void drop_span(struct rxbuf_slab *s, uint32_t start, uint32_t len)
+/* Of an open page's references those are left that buffers hold: `cuts`, less the buffers that have come back. */
+static void close_page(struct rxbuf_slab *s, uint32_t page, uint32_t cuts)
 {
-        for (uint32_t page = start / RXBUF_PAGE; page <= (start + len - 1) / RXBUF_PAGE; page++)
-                page_drop(s, page);
+        s->pages[page].refs = (uint16_t)(s->pages[page].refs - (RXBUF_OPEN - cuts));
+        if (s->pages[page].refs == 0)
+                rxbuf_slab_free(s, page);
 }
 
 /* Eight free pages of one block, else a page of a block that is in use anyway, else any page.  Returns how many pages from
@@ -138,31 +131,34 @@ void rxbuf_set_mode(struct rxbuf *r, enum vw_rx_buffers mode)
         r->config.mode = mode;
 }
 
-/* Pages that lie behind the fragment's position are the buffers' alone. */
-static void drop_passed_pages(struct rxbuf *r)
+void rxbuf_pass_pages(struct rxbuf *r)
 {
-        while (r->held < r->pos / RXBUF_PAGE)
-                page_drop(r->slab, r->held++);
+        while (r->page < r->pos / RXBUF_PAGE) {
+                close_page(r->slab, r->page++, r->cuts);
+                r->cuts = r->pos > r->page * RXBUF_PAGE; /* the last one reaches into the next page, or not */
+        }
 }
 
 static void close_fragment(struct rxbuf *r)
 {
         r->wasted += r->end - r->pos;
+        for (; r->page * RXBUF_PAGE < r->end; r->cuts = 0)
+                close_page(r->slab, r->page++, r->cuts);
         r->begin = r->pos = r->end;
-        drop_passed_pages(r);
 }
 
-static int open_fragment(struct rxbuf *r, uint32_t need)
+int rxbuf_open(struct rxbuf *r, uint32_t need)
 {
         uint32_t page = 0, n = find_pages(r->slab, &page);
 
         if (n * RXBUF_PAGE < need)
                 return -ENOMEM;
         close_fragment(r);
+        open_pages(r->slab, page, n);
         r->begin = r->pos = page * RXBUF_PAGE;
         r->end = (page + n) * RXBUF_PAGE;
-        r->held = page;
-        hold_span(r->slab, r->pos, n * RXBUF_PAGE);
+        r->page = page;
+        r->cuts = 0;
         r->opened += n * RXBUF_PAGE;
         return 0;
 }
@@ -171,26 +167,6 @@ void rxbuf_done(struct rxbuf *r)
 {
         if (r->slab)
                 close_fragment(r);
-}
-
-/* Cuts `len` bytes and what belongs to them off the fragment, which has room for them. */
-static void cut(struct rxbuf *r, uint32_t len, struct rx_buffer *ret_buf)
-{
-        uint32_t start = r->pos, need = r->config.headroom + len;
-        uint32_t rest = r->end - start - need;
-        uint32_t hole = r->config.headroom == 0 && rest < need ? rest : 0;
-
-        *ret_buf = (struct rx_buffer){
-                .ptr = r->slab->base + start + r->config.headroom,
-                .len = len + hole,
-                .truesize = need + hole,
-        };
-        hold_span(r->slab, start, need + hole);
-        r->pos += need + hole;
-        r->hole = hole;
-        r->taken += need + hole;
-        r->holes += hole;
-        r->sizes[MIN(len / CACHE_LINE, RXBUF_SIZES - 1)]++;
 }
 
 struct rxbuf_lengths rxbuf_lengths(const struct rxbuf *r)
@@ -203,44 +179,20 @@ struct rxbuf_lengths rxbuf_exactly(uint32_t len)
         return (struct rxbuf_lengths){ line_up(len), line_up(len) };
 }
 
-int rxbuf_get(struct rxbuf *r, struct rxbuf_lengths lengths, struct rx_buffer *ret_buf)
-{
-        uint32_t headroom = r->config.headroom;
-        int err;
-
-        drop_passed_pages(r);
-        if (r->end - r->pos < headroom + lengths.least) {
-                err = open_fragment(r, headroom + lengths.want);
-                if (err < 0)
-                        return err;
-        }
-        cut(r, MIN(lengths.want, r->end - r->pos - headroom), ret_buf);
-        return 0;
-}
-
-static uint32_t start_of(const struct rxbuf *r, const struct rx_buffer *buf)
-{
-        return (uint32_t)(buf->ptr - r->slab->base) - r->config.headroom;
-}
-
-void rxbuf_put(struct rxbuf *r, const struct rx_buffer *buf)
-{
-        drop_span(r->slab, start_of(r, buf), buf->truesize);
-        r->returned += buf->truesize;
-}
-
 void rxbuf_undo(struct rxbuf *r, const struct rx_buffer *buf)
 {
-        uint32_t start = start_of(r, buf);
+        uint32_t start = (uint32_t)(buf->ptr - r->slab->base) - r->config.headroom;
         uint32_t hole = r->pos == r->end ? r->hole : 0;
 
         if (start < r->begin || start + buf->truesize != r->pos) {
                 rxbuf_put(r, buf);
                 return;
         }
-        while (r->held > start / RXBUF_PAGE)
-                page_hold(r->slab, --r->held);
-        drop_span(r->slab, start, buf->truesize);
+        while (r->page > start / RXBUF_PAGE) { /* which it has closed: open again */
+                r->cuts = r->slab->pages[--r->page].refs;
+                r->slab->pages[r->page].refs = RXBUF_OPEN;
+        }
+        r->cuts--;
         r->pos = start;
         r->taken -= buf->truesize;
         r->holes -= hole;

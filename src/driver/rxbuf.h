@@ -4,12 +4,16 @@
  * page is counted by the buffers that touch it, so a buffer held for long pins its page, not its fragment.
  * The rxbuf of a queue cuts buffers off the current fragment, each as long as the next packet is expected to be.  When
  * the rest of the fragment could not hold another, it joins the last buffer and its truesize: nothing is unaccounted.
+ *
+ * What a buffer costs: a fragment's pages are opened with more references than buffers can be cut off them, and cutting only counts how
+ * many were used.  The page's own count is put right once, when the fragment has gone past it, and a buffer that comes back takes one off.
  * No allocation: memory and page records are the caller's.  Owner: the queue's thread. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/check.h"
 #include "driver/ewma.h"
 #include "vwire/stats.h"
 
@@ -20,8 +24,12 @@
 
 /* ---- slab ---- */
 
+/* References of a page that a fragment has not gone past: more than the buffers that can touch one, a cache line long at the least. */
+#define RXBUF_OPEN (RXBUF_PAGE / CACHE_LINE + 2)
+
 struct rxbuf_page {
-        uint16_t refs;   /* buffers that touch it, and one while it is in a current fragment; 0: free */
+        uint16_t
+                refs; /* buffers that touch it; of an open one RXBUF_OPEN, less the buffers that came back; 0: free */
         uint16_t in_use; /* of the first page of a block of eight: how many of them are not free */
 };
 
@@ -35,6 +43,8 @@ struct rxbuf_slab {
 
 /* `size` is cut down to whole pages; `pages` has size / RXBUF_PAGE records. */
 void rxbuf_slab_init(struct rxbuf_slab *s, void *base, size_t size, struct rxbuf_page *pages);
+/* The last reference to a page is gone. */
+void rxbuf_slab_free(struct rxbuf_slab *s, uint32_t page);
 
 /* ---- buffers ---- */
 
@@ -59,7 +69,8 @@ struct rxbuf {
         /* the current fragment, in bytes from the slab's base */
         uint32_t begin, pos, end;
         uint32_t hole; /* of the buffer that ended it, if one did */
-        uint32_t held; /* first page that is still counted for the fragment itself */
+        uint32_t page; /* that `pos` lies in: the fragment's pages before it are closed */
+        uint32_t cuts; /* buffers cut off the fragment that touch that page */
         /* counters, bytes: opened == taken + wasted + what the current fragment has left */
         uint64_t opened;             /* fragments taken from the slab */
         uint64_t taken;              /* the sum of truesize of all buffers cut */
@@ -98,15 +109,59 @@ struct rxbuf_lengths rxbuf_lengths(const struct rxbuf *r);
 /* For layouts that need all of a packet in one buffer: `len` (up to RXBUF_FRAGMENT), rounded up to a cache line. */
 struct rxbuf_lengths rxbuf_exactly(uint32_t len);
 
+/* The slow parts of the two below: another fragment; the page of `pos` is another. */
+int rxbuf_open(struct rxbuf *r, uint32_t need);
+void rxbuf_pass_pages(struct rxbuf *r);
+
 /* The next buffer.  0 or -ENOMEM.  It is longer than wanted where a hole joins it. */
-int rxbuf_get(struct rxbuf *r, struct rxbuf_lengths lengths, struct rx_buffer *ret_buf);
+static inline int rxbuf_get(struct rxbuf *r, struct rxbuf_lengths lengths, struct rx_buffer *ret_buf)
+{
+        uint32_t headroom = r->config.headroom, left = r->end - r->pos, need, hole;
+
+        if (unlikely(left < headroom + lengths.least)) {
+                int err = rxbuf_open(r, headroom + lengths.want);
+
+                if (err < 0)
+                        return err;
+                left = r->end - r->pos;
+        }
+        need = MIN(headroom + lengths.want, left);
+        hole = left - need < need && !headroom ? left - need : 0;
+        *ret_buf = (struct rx_buffer){
+                .ptr = r->slab->base + r->pos + headroom,
+                .len = need - headroom + hole,
+                .truesize = need + hole,
+        };
+        r->sizes[MIN((need - headroom) / CACHE_LINE, RXBUF_SIZES - 1)]++;
+        r->hole = hole;
+        r->holes += hole;
+        r->taken += need + hole;
+        r->pos += need + hole;
+        r->cuts++;
+        if (r->pos / RXBUF_PAGE != r->page)
+                rxbuf_pass_pages(r);
+        return 0;
+}
 
 /* Puts back a buffer that the ring had no place for: the last one as if it had not been cut, so that failures leave
  * no holes; of several take the latest first. */
 void rxbuf_undo(struct rxbuf *r, const struct rx_buffer *buf);
 
 /* The buffer is no longer used, in any order. */
-void rxbuf_put(struct rxbuf *r, const struct rx_buffer *buf);
+static inline void rxbuf_put(struct rxbuf *r, const struct rx_buffer *buf)
+{
+        struct rxbuf_slab *s = r->slab;
+        uint32_t start = (uint32_t)(buf->ptr - s->base) - r->config.headroom;
+        uint32_t page = start / RXBUF_PAGE, last = (start + buf->truesize - 1) / RXBUF_PAGE;
+
+        check(last < s->n_pages);
+        r->returned += buf->truesize;
+        do {
+                check(s->pages[page].refs > 0);
+                if (--s->pages[page].refs == 0)
+                        rxbuf_slab_free(s, page);
+        } while (++page <= last);
+}
 
 /* Whether `b` goes on where the first `len` bytes of `a` end, in one fragment: then the two are one piece. */
 bool rxbuf_adjacent(const struct rxbuf *r, const struct rx_buffer *a, uint32_t len,

@@ -183,7 +183,7 @@ TEST(rxbuf, undoing_leaves_no_trace_at_any_place_of_a_fragment)
 /* Two single pages that happen to lie in a row are two fragments: the second may not grow back into the first. */
 TEST(rxbuf, undoing_across_fragments_is_a_plain_return)
 {
-        struct rx_buffer a, b, c;
+        struct rx_buffer a = { 0 }, b = { 0 }, c = { 0 };
         struct queue q;
 
         queue_init(&q, RXBUF_FRAGMENT, config(VW_BUFFERS_PAGE));
@@ -312,7 +312,7 @@ TEST(rxbuf, single_pages_hold_packets_of_4000_and_are_not_overrun)
 /* T-RX-18: what a fragment has left is used when it is shorter than the size of the moment. */
 TEST(rxbuf, a_buffer_is_shortened_when_the_size_has_outgrown_the_rest)
 {
-        struct rx_buffer a, b;
+        struct rx_buffer a = { 0 }, b = { 0 };
         struct queue q;
 
         queue_init(&q, RXBUF_FRAGMENT, config(VW_BUFFERS_MTU));
