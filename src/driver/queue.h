@@ -128,23 +128,17 @@ struct drv_txq {
  * the longest: one buffer where that fits a page, else a chain of pages, of which those that stay empty go back at once. */
 #define RX_CHAIN_MAX 17 /* pages: 69,632 bytes, a packet of 65,535 and all its headers */
 
-/* A posted buffer: what is known of it stays here by descriptor, so the device may use buffers in any order. */
+/* A buffer: posted, then of a packet that waits for the program, or that it keeps.  What is known of it stays here, so the device may use
+ * buffers in any order. */
 struct rx_slot {
         struct rx_buffer buf;
-        struct rx_slot *next; /* next piece of the same chain, or of the free list */
+        struct rx_slot *next; /* of the same chain, the same packet, or the free list */
 };
 
-/* A packet that was assembled: its buffers go back when the program has taken it. */
+/* A packet that was assembled. */
 struct rx_packet {
-        unsigned first, n; /* in drv_rxq.held */
+        struct rx_slot *buffers; /* they go back when the program has taken it; NULL: it keeps them */
         uint32_t len, truesize;
-        bool kept; /* the program has them: vw_driver_rx_keep() */
-};
-
-/* A buffer of a packet that the program keeps; a packet's are a list. */
-struct rx_kept {
-        struct rx_buffer buf;
-        struct rx_kept *next;
 };
 
 struct drv_rxq {
@@ -152,9 +146,10 @@ struct drv_rxq {
         struct vq_driver vq;
         unsigned index;
         bool mergeable;
-        unsigned chain_len; /* buffers a chain */
-        uint32_t buf_len;   /* without MRG_RXBUF: bytes of a buffer */
-        uint64_t features;  /* negotiated, less the offloads that were switched off */
+        unsigned least_buffers; /* that a packet's header must tell of: 0 where it may say nothing */
+        unsigned chain_len;     /* buffers a chain */
+        uint32_t buf_len;       /* without MRG_RXBUF: bytes of a buffer */
+        uint64_t features;      /* negotiated, less the offloads that were switched off */
         enum vw_rx_buffers mode;
         struct rxbuf buf;
         struct rxbuf_slab slab;
@@ -162,11 +157,11 @@ struct drv_rxq {
         uint8_t *memory; /* (shared) of the slab */
         size_t memory_size;
         struct rx_slot *slots, *free_slot;
-        struct rx_kept *keeps, *free_kept;
-        unsigned posted;    /* chains */
-        unsigned target;    /* chains that are to be posted */
-        unsigned spare;     /* of them: as many may be missing, and the others hold a longest packet */
-        uint64_t refill_at; /* memory was short: try again by then */
+        unsigned room, kept; /* buffers that may be kept at a time, and those that are */
+        unsigned posted;     /* chains */
+        unsigned target;     /* chains that are to be posted */
+        unsigned spare;      /* of them: as many may be missing, and the others hold a longest packet */
+        uint64_t refill_at;  /* memory was short: try again by then */
 
         /* taken from the ring, not yet looked at */
         struct vq_used used[RX_BATCH];
@@ -177,8 +172,7 @@ struct drv_rxq {
         struct rx_packet packets[RX_BATCH];
         unsigned first, n_pkts;
         struct iovec *iov; /* one spare and the pieces of each packet */
-        struct rx_buffer *held;
-        unsigned n_iov, n_held, room; /* room: of held; iov has RX_BATCH more */
+        unsigned n_iov;
         struct log_limit log;
         struct drv_counters stat;
 };

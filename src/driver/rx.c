@@ -33,22 +33,19 @@ int drv_rx_init(struct drv_pair *p)
         const struct vw_driver_config *c = &p->drv->config;
         struct drv_rxq *q = &p->rx;
         unsigned n = MAX(c->queue_size, MIN(c->queue_size, 256u) * RX_CHAIN_MAX);
+        unsigned n_slots = 3 * n; /* posted; waiting for the program, which were posted once; kept */
 
         q->memory_size = drv_rx_memory(c) - RXBUF_FRAGMENT;
         q->memory = arena_alloc(&p->drv->arena, q->memory_size, RXBUF_PAGE);
         q->pages = calloc(q->memory_size / RXBUF_PAGE, sizeof(*q->pages));
-        q->slots = calloc(n, sizeof(*q->slots));
-        q->held = calloc(n, sizeof(*q->held));
+        q->slots = calloc(n_slots, sizeof(*q->slots));
         q->iov = calloc(n + RX_BATCH, sizeof(*q->iov));
-        q->keeps = calloc(n, sizeof(*q->keeps));
-        if (!q->memory || !q->pages || !q->slots || !q->held || !q->iov || !q->keeps)
+        if (!q->memory || !q->pages || !q->slots || !q->iov)
                 return -ENOMEM;
         q->room = n;
-        for (unsigned i = n; i-- > 0;) {
+        for (unsigned i = n_slots; i-- > 0;) {
                 q->slots[i].next = q->free_slot;
                 q->free_slot = &q->slots[i];
-                q->keeps[i].next = q->free_kept;
-                q->free_kept = &q->keeps[i];
         }
         q->mode = c->rx_buffers;
         rxbuf_slab_init(&q->slab, q->memory, q->memory_size, q->pages);
@@ -61,8 +58,6 @@ void drv_rx_done(struct drv_pair *p)
 
         free(q->pages);
         free(q->slots);
-        free(q->held);
-        free(q->keeps);
         free(q->iov);
 }
 
@@ -90,6 +85,7 @@ int drv_rx_start(struct drv_pair *p)
 
         q->features = p->features;
         q->mergeable = p->features & F(mrg_rxbuf);
+        q->least_buffers = q->mergeable;
         q->chain_len = q->mergeable ? 1 : (longest + p->hdr_len + RXBUF_PAGE - 1) / RXBUF_PAGE;
         q->buf_len = q->chain_len > 1 ? RXBUF_PAGE : (uint32_t)ALIGN_UP(longest + p->hdr_len, CACHE_LINE);
         q->target = MIN(q->vq.indirect ? q->vq.size : q->vq.size / q->chain_len, q->room / q->chain_len);
@@ -102,31 +98,22 @@ int drv_rx_start(struct drv_pair *p)
 
 /* ---- giving buffers back ---- */
 
-/* The descriptors' records alone; the buffers live on in a packet. */
-static void put_chain(struct drv_rxq *q, struct rx_slot *s)
+static void put_slot(struct drv_rxq *q, struct rx_slot *s)
+{
+        s->next = q->free_slot;
+        q->free_slot = s;
+}
+
+/* A chain's or a packet's buffers, which nobody wants. */
+static void put_buffers(struct drv_rxq *q, struct rx_slot *s)
 {
         while (s) {
                 struct rx_slot *next = s->next;
 
-                s->next = q->free_slot;
-                q->free_slot = s;
+                rxbuf_put(&q->buf, &s->buf);
+                put_slot(q, s);
                 s = next;
         }
-}
-
-/* A chain whose buffers hold nothing that anybody wants. */
-static void put_buffers(struct drv_rxq *q, struct rx_slot *chain)
-{
-        for (struct rx_slot *s = chain; s; s = s->next)
-                rxbuf_put(&q->buf, &s->buf);
-        put_chain(q, chain);
-}
-
-static void put_held(struct drv_rxq *q, unsigned from)
-{
-        for (unsigned i = from; i < q->n_held; i++)
-                rxbuf_put(&q->buf, &q->held[i]);
-        q->n_held = from;
 }
 
 /* The device has stopped: all buffers come back but those that the program keeps. */
@@ -136,10 +123,10 @@ void drv_rx_stop(struct drv_pair *p)
         struct rx_slot *chain;
         uint64_t holes = q->buf.holes;
 
-        if (q->first < q->n_pkts)
-                put_held(q, q->packets[q->first].first);
-        for (; q->first < q->n_pkts; q->first++)
+        for (; q->first < q->n_pkts; q->first++) {
+                put_buffers(q, q->packets[q->first].buffers);
                 COUNT_DROP(q, VW_DROP_DISABLED);
+        }
         for (; q->used_next < q->used_n; q->used_next++)
                 put_buffers(q, q->used[q->used_next].cookie);
         while ((chain = vq_driver_drain(&q->vq)))
@@ -147,60 +134,69 @@ void drv_rx_stop(struct drv_pair *p)
         rxbuf_done(&q->buf);
         COUNT(q, holes, holes);
         q->buf.holes = 0;
-        q->posted = q->used_next = q->used_n = q->first = q->n_pkts = q->n_iov = q->n_held = 0;
+        q->posted = q->used_next = q->used_n = q->first = q->n_pkts = q->n_iov = 0;
         q->refill_at = NEVER;
 }
 
 /* ---- posting buffers ---- */
 
-/* The pieces of one chain: one buffer, or a packet's worth of pages.  Returns how many, or -ENOMEM with nothing taken. */
-static int get_chain(struct drv_rxq *q, struct rxbuf_lengths lengths, struct rx_slot **ret_chain)
+static struct vq_piece piece_of(const struct drv_pair *p, const struct rx_slot *s)
 {
-        struct rx_slot *chain = NULL, **end = &chain;
-        unsigned n;
+        return (struct vq_piece){ arena_gpa(&p->drv->arena, s->buf.ptr), s->buf.len };
+}
 
-        for (n = 0; n < q->chain_len && q->free_slot; n++) {
+/* Posts a chain of one buffer. */
+static int post_buffer(struct drv_pair *p, struct rxbuf_lengths lengths)
+{
+        struct drv_rxq *q = &p->rx;
+        struct rx_slot *s = q->free_slot;
+        struct vq_piece piece;
+        int r;
+
+        if (unlikely(!s))
+                return -ENOMEM;
+        r = rxbuf_get(&q->buf, lengths, &s->buf);
+        if (unlikely(r < 0))
+                return r;
+        piece = piece_of(p, s);
+        r = vq_driver_add(&q->vq, &piece, 0, 1, s);
+        if (unlikely(r)) { /* the ring has no place: as if it had not been cut off */
+                rxbuf_undo(&q->buf, &s->buf);
+                return r;
+        }
+        q->free_slot = s->next;
+        s->next = NULL;
+        q->posted++;
+        return 0;
+}
+
+/* Posts a packet's worth of pages. */
+static int post_pages(struct drv_pair *p, struct rxbuf_lengths lengths)
+{
+        struct drv_rxq *q = &p->rx;
+        struct vq_piece pieces[RX_CHAIN_MAX];
+        struct rx_slot *chain = NULL, **end = &chain;
+        int r = 0;
+
+        for (unsigned i = 0; i < q->chain_len && !r; i++) {
                 struct rx_slot *s = q->free_slot;
 
-                if (rxbuf_get(&q->buf, lengths, &s->buf) < 0)
+                r = s ? rxbuf_get(&q->buf, lengths, &s->buf) : -ENOMEM;
+                if (r < 0)
                         break;
                 q->free_slot = s->next;
                 s->next = NULL;
                 *end = s;
                 end = &s->next;
+                pieces[i] = piece_of(p, s);
         }
-        if (n == q->chain_len) {
-                *ret_chain = chain;
-                return (int)n;
-        }
-        put_buffers(q, chain);
-        return -ENOMEM;
-}
-
-static int post_one(struct drv_pair *p, struct rxbuf_lengths lengths)
-{
-        struct drv_rxq *q = &p->rx;
-        struct vq_piece pieces[RX_CHAIN_MAX];
-        struct rx_slot *chain = NULL;
-        unsigned i = 0;
-        int n = get_chain(q, lengths, &chain), r;
-
-        if (n < 0)
-                return n;
-        for (struct rx_slot *s = chain; s; s = s->next)
-                pieces[i++] = (struct vq_piece){ arena_gpa(&p->drv->arena, s->buf.ptr), s->buf.len };
-        r = vq_driver_add(&q->vq, pieces, 0, i, chain);
-        if (r) { /* the ring has no place: as if they had not been cut off */
-                if (n == 1)
-                        rxbuf_undo(&q->buf, &chain->buf);
-                else
-                        for (struct rx_slot *s = chain; s; s = s->next)
-                                rxbuf_put(&q->buf, &s->buf);
-                put_chain(q, chain);
-                return r;
-        }
-        q->posted++;
-        return 0;
+        if (!r)
+                r = vq_driver_add(&q->vq, pieces, 0, q->chain_len, chain);
+        if (r)
+                put_buffers(q, chain);
+        else
+                q->posted++;
+        return r;
 }
 
 #define REFILL_RETRY (1 * NSEC_PER_MSEC) /* memory is short until the program or the device gives some back */
@@ -219,7 +215,7 @@ void drv_rx_refill(struct drv_pair *p, unsigned budget)
         if (q->vq.broken || (missing <= MIN(MIN(budget, q->target) / 2, q->spare) && !retry))
                 return;
         lengths = q->mergeable ? rxbuf_lengths(&q->buf) : rxbuf_exactly(q->buf_len);
-        while (n < missing && (r = post_one(p, lengths)) == 0)
+        while (n < missing && (r = q->chain_len == 1 ? post_buffer(p, lengths) : post_pages(p, lengths)) == 0)
                 n++;
         q->refill_at = NEVER;
         if (r) {
@@ -247,61 +243,69 @@ bool drv_rx_pending(const struct drv_rxq *q)
         return q->used_next < q->used_n || vq_driver_used_pending(&q->vq);
 }
 
-static bool next_used(struct drv_pair *p, struct vq_used *ret_used)
+/* Takes what the device has used, and fetches the headers: its CPU has them, and all at once they come sooner. */
+static bool reap(struct drv_pair *p)
+{
+        struct drv_rxq *q = &p->rx;
+        bool broken = q->vq.broken;
+        int n = vq_driver_reap(&q->vq, q->used, RX_BATCH);
+
+        if (n < 0 && !broken)
+                log_limited(&q->log, p->napi.now, VW_LOG_ERROR, "driver",
+                            "queue broken queue=%u reason=%s at=%u", q->index, q->vq.broken, q->vq.broken_at);
+        q->used_next = 0;
+        q->used_n = n > 0 ? (unsigned)n : 0;
+        for (int i = 0; i < n; i++)
+                __builtin_prefetch(((struct rx_slot *)q->used[i].cookie)->buf.ptr);
+        return n > 0;
+}
+
+/* NULL: there is none.  Valid until the next call. */
+static const struct vq_used *next_used(struct drv_pair *p)
 {
         struct drv_rxq *q = &p->rx;
 
-        if (q->used_next == q->used_n) {
-                bool broken = q->vq.broken;
-                int n = vq_driver_reap(&q->vq, q->used, RX_BATCH);
-
-                if (n < 0 && !broken)
-                        log_limited(&q->log, p->napi.now, VW_LOG_ERROR, "driver",
-                                    "queue broken queue=%u reason=%s at=%u", q->index, q->vq.broken,
-                                    q->vq.broken_at);
-                q->used_next = 0;
-                q->used_n = n > 0 ? (unsigned)n : 0;
-                if (n <= 0)
-                        return false;
-                /* the headers: the device's CPU has them, and all at once they come sooner */
-                for (int i = 0; i < n; i++)
-                        __builtin_prefetch(((struct rx_slot *)q->used[i].cookie)->buf.ptr);
-        }
-        *ret_used = q->used[q->used_next++];
+        if (q->used_next == q->used_n && !reap(p))
+                return NULL;
         q->posted--;
-        return true;
+        return &q->used[q->used_next++];
 }
 
 /* The virtio header: each of its words is read once, and only the copy is used. */
-static void load_hdr(const struct rx_buffer *buf, unsigned hdr_len, struct vw_net_hdr *ret_hdr)
+static struct vw_net_hdr load_hdr(const uint8_t *shared, unsigned hdr_len)
 {
-        const uint64_t *shared = (const uint64_t *)buf->ptr; /* buffers begin on a cache line */
-        uint64_t first = peer_load(shared);
-        uint32_t second = peer_load((const uint32_t *)(shared + 1));
+        uint64_t first = peer_load((const uint64_t *)shared); /* buffers begin on a cache line */
+        uint32_t second = peer_load((const uint32_t *)(shared + sizeof(first)));
+        struct vw_net_hdr hdr = net_hdr_of_words(first, second);
 
-        *ret_hdr = net_hdr_of_words(first, second);
         if (unlikely(hdr_len == NET_HDR_LEN_LEGACY))
-                ret_hdr->num_buffers = 0;
+                hdr.num_buffers = 0;
+        return hdr;
 }
 
-/* A packet being put together; its pieces go to the ends of q->iov and q->held. */
+/* A packet being put together; its pieces go to the end of q->iov. */
 struct assembly {
         struct iovec *iov;
-        unsigned n_iov, first_held;
-        uint32_t last;          /* bytes written into the last buffer */
-        uint32_t len, truesize; /* len: without header */
+        unsigned n_iov;
+        struct rx_slot *first, *last; /* its buffers */
+        uint32_t last_len;            /* bytes written into the last one */
+        uint32_t len, truesize;       /* len: without header */
         enum vw_drop drop;
 };
 
-/* Adds `len` bytes that were written into one buffer, the first `skip` of them header. */
-static void add_piece(struct drv_rxq *q, struct assembly *a, const struct rx_buffer *buf, uint32_t len,
-                      uint32_t skip)
+/* Adds a buffer that `len` bytes were written into, the first `skip` of them header. */
+static void add_buffer(struct drv_rxq *q, struct assembly *a, struct rx_slot *s, uint32_t len, uint32_t skip)
 {
-        bool grows = a->n_iov && rxbuf_adjacent(&q->buf, &q->held[q->n_held - 1], a->last, buf);
+        bool grows = a->n_iov && rxbuf_adjacent(&q->buf, &a->last->buf, a->last_len, &s->buf);
 
-        a->last = len;
-        q->held[q->n_held++] = *buf;
-        a->truesize += buf->truesize;
+        if (a->last)
+                a->last->next = s;
+        else
+                a->first = s;
+        s->next = NULL;
+        a->last = s;
+        a->last_len = len;
+        a->truesize += s->buf.truesize;
         a->len += len - skip;
         if (len == skip)
                 return;
@@ -309,45 +313,80 @@ static void add_piece(struct drv_rxq *q, struct assembly *a, const struct rx_buf
                 a->iov[a->n_iov - 1].iov_len += len;
                 COUNT(q, coalesced_frags, 1);
         } else if (a->n_iov < RX_FRAGS_MAX) {
-                a->iov[a->n_iov++] = (struct iovec){ buf->ptr + skip, len - skip };
+                a->iov[a->n_iov++] = (struct iovec){ s->buf.ptr + skip, len - skip };
         } else {
                 a->drop = VW_DROP_TOO_LONG;
         }
 }
 
 /* Adds what was written into a chain.  What the device did not write to goes back at once: it is not the packet's. */
-static void add_chain(struct drv_rxq *q, struct assembly *a, struct rx_slot *chain, uint32_t len,
-                      uint32_t skip)
+static void add_chain(struct drv_rxq *q, struct assembly *a, const struct vq_used *u, uint32_t skip)
 {
-        uint32_t left = len;
+        struct rx_slot *s = u->cookie, *next = s->next;
+        uint32_t n = MIN(u->len, s->buf.len), left = u->len - n;
 
-        for (struct rx_slot *s = chain; s; s = s->next) {
-                uint32_t n = MIN(left, s->buf.len);
-
-                if (n || s == chain)
-                        add_piece(q, a, &s->buf, n, MIN(skip, n));
-                else
-                        rxbuf_put(&q->buf, &s->buf);
-                skip = 0;
+        add_buffer(q, a, s, n, MIN(skip, n));
+        for (s = next; s; s = next) {
+                next = s->next;
+                n = MIN(left, s->buf.len);
                 left -= n;
+                if (n) {
+                        add_buffer(q, a, s, n, 0);
+                } else {
+                        rxbuf_put(&q->buf, &s->buf);
+                        put_slot(q, s);
+                }
         }
         if (left)
                 a->drop = VW_DROP_BAD_LEN;
-        put_chain(q, chain);
 }
 
 /* The buffers after the first.  Visible together with it (5.1.6.4), or the device lies. */
 static void add_continuation(struct drv_pair *p, struct assembly *a, unsigned n)
 {
-        struct vq_used u;
-
+        COUNT(&p->rx, merged_packets, 1);
         while (n--) {
-                if (!next_used(p, &u)) {
+                const struct vq_used *u = next_used(p);
+
+                if (!u) {
                         a->drop = VW_DROP_MISSING_BUFFERS;
                         return;
                 }
-                add_chain(&p->rx, a, u.cookie, u.len, 0);
+                add_chain(&p->rx, a, u, 0);
         }
+}
+
+/* A packet of any number of pieces, and any that is not as it should be. */
+__attribute__((noinline)) static void assemble(struct drv_pair *p, struct assembly *a,
+                                               const struct vq_used *u, unsigned num_buffers)
+{
+        struct drv_rxq *q = &p->rx;
+        uint32_t written = u->len;
+
+        add_chain(q, a, u, p->hdr_len);
+        if (written < p->hdr_len) /* then there is no header to believe either */
+                a->drop = VW_DROP_BAD_LEN;
+        else if (num_buffers > 1 && q->mergeable)
+                add_continuation(p, a, num_buffers - 1);
+        else if (num_buffers > 1 || num_buffers < q->least_buffers)
+                a->drop = VW_DROP_BAD_HDR;
+}
+
+/* Nearly every packet: all of it in the one buffer of its chain.  False: it is not so. */
+static bool take_whole(const struct drv_rxq *q, struct assembly *a, const struct vq_used *u,
+                       unsigned num_buffers, uint32_t hdr_len)
+{
+        struct rx_slot *s = u->cookie;
+
+        if (s->next || u->len > s->buf.len || u->len <= hdr_len || num_buffers > 1 ||
+            num_buffers < q->least_buffers)
+                return false;
+        a->first = s;
+        a->len = u->len - hdr_len;
+        a->truesize = s->buf.truesize;
+        a->iov[0] = (struct iovec){ s->buf.ptr + hdr_len, a->len };
+        a->n_iov = 1;
+        return true;
 }
 
 static enum vw_drop check_frame(const struct drv_rxq *q, const struct assembly *a, struct vw_net_hdr *hdr)
@@ -372,39 +411,24 @@ static enum vw_drop check_frame(const struct drv_rxq *q, const struct assembly *
 static bool take_packet(struct drv_pair *p)
 {
         struct drv_rxq *q = &p->rx;
-        struct assembly a = { .iov = q->iov + q->n_iov + 1, .first_held = q->n_held };
+        struct assembly a = { .iov = q->iov + q->n_iov + 1 };
+        const struct vq_used *u = next_used(p);
         struct vw_net_hdr hdr;
-        struct vq_used u;
-        struct rx_slot *chain;
 
-        if (!next_used(p, &u))
+        if (!u)
                 return false;
-        chain = u.cookie;
-        load_hdr(&chain->buf, p->hdr_len, &hdr);
-        add_chain(q, &a, chain, u.len, p->hdr_len);
-        if (u.len < p->hdr_len) {
-                a.drop = VW_DROP_BAD_LEN; /* then there is no header to believe either */
-        } else if (!q->mergeable) {
-                if (hdr.num_buffers > 1 && p->hdr_len > NET_HDR_LEN_LEGACY)
-                        a.drop = VW_DROP_BAD_HDR;
-        } else if (!hdr.num_buffers) {
-                a.drop = VW_DROP_BAD_HDR;
-        } else {
-                add_continuation(p, &a, hdr.num_buffers - 1u);
-                if (hdr.num_buffers > 1)
-                        COUNT(q, merged_packets, 1);
-        }
+        hdr = load_hdr(((const struct rx_slot *)u->cookie)->buf.ptr, p->hdr_len);
+        if (unlikely(!take_whole(q, &a, u, hdr.num_buffers, p->hdr_len)))
+                assemble(p, &a, u, hdr.num_buffers);
         a.drop = check_frame(q, &a, &hdr);
-        if (a.drop) {
+        if (unlikely(a.drop)) {
                 COUNT_DROP(q, a.drop);
-                put_held(q, a.first_held);
+                put_buffers(q, a.first);
                 return true;
         }
         rxbuf_note(&q->buf, a.len);
         q->pkts[q->n_pkts] = (struct vw_rx_pkt){ hdr, a.iov, a.n_iov, a.len, a.truesize };
-        q->packets[q->n_pkts++] = (struct rx_packet){
-                .first = a.first_held, .n = q->n_held - a.first_held, .len = a.len, .truesize = a.truesize
-        };
+        q->packets[q->n_pkts++] = (struct rx_packet){ a.first, a.len, a.truesize };
         q->n_iov += 1 + a.n_iov;
         return true;
 }
@@ -428,15 +452,14 @@ static unsigned deliver(struct drv_pair *p)
 
                 bytes += k->len;
                 truesize += k->truesize;
-                for (unsigned j = k->first; !k->kept && j < k->first + k->n; j++)
-                        rxbuf_put(&q->buf, &q->held[j]);
+                put_buffers(q, k->buffers);
         }
         COUNT(q, packets, taken);
         COUNT(q, bytes, bytes);
         COUNT(q, truesize, truesize);
         q->first += taken;
         if (q->first == q->n_pkts)
-                q->first = q->n_pkts = q->n_iov = q->n_held = 0;
+                q->first = q->n_pkts = q->n_iov = 0;
         return taken;
 }
 
@@ -461,45 +484,37 @@ int drv_rx_poll(struct drv_pair *p, unsigned budget)
 
 /* ---- packets that are kept ---- */
 
+static unsigned count_buffers(const struct rx_slot *s)
+{
+        unsigned n = 0;
+
+        for (; s; s = s->next)
+                n++;
+        return n;
+}
+
 VW_API void *vw_driver_rx_keep(struct vw_driver *drv, unsigned pair, const struct vw_rx_pkt *pkt)
 {
         struct drv_rxq *q = &drv->pairs[pair].rx;
         struct rx_packet *k = &q->packets[pkt - q->pkts];
-        struct rx_kept *list = NULL;
+        struct rx_slot *buffers;
+        unsigned n;
 
-        check(pkt >= q->pkts + q->first && pkt < q->pkts + q->n_pkts && !k->kept);
-        for (unsigned i = 0; i < k->n; i++) {
-                struct rx_kept *e = q->free_kept;
-
-                if (!e) {
-                        while (list) {
-                                e = list->next;
-                                list->next = q->free_kept;
-                                q->free_kept = list;
-                                list = e;
-                        }
-                        return NULL;
-                }
-                q->free_kept = e->next;
-                *e = (struct rx_kept){ q->held[k->first + i], list };
-                list = e;
-        }
-        k->kept = true;
-        return list;
+        check(pkt >= q->pkts + q->first && pkt < q->pkts + q->n_pkts && k->buffers);
+        buffers = k->buffers;
+        n = count_buffers(buffers);
+        if (n > q->room - q->kept)
+                return NULL;
+        q->kept += n;
+        k->buffers = NULL;
+        return buffers;
 }
 
 VW_API void vw_driver_rx_put(struct vw_driver *drv, unsigned pair, void *kept)
 {
         struct drv_rxq *q = &drv->pairs[pair].rx;
-        struct rx_kept *e = kept;
 
         drv_claim(&drv->pairs[pair]);
-        while (e) {
-                struct rx_kept *next = e->next;
-
-                rxbuf_put(&q->buf, &e->buf);
-                e->next = q->free_kept;
-                q->free_kept = e;
-                e = next;
-        }
+        q->kept -= count_buffers(kept);
+        put_buffers(q, kept);
 }

@@ -312,9 +312,8 @@ TEST(hostile_driver, nothing_of_ours_is_in_shared_memory)
         rig_init(&r);
         rig_start(&r);
         p = rig_pair(&r);
-        const void *ours[] = { r.drv,       r.drv->pairs, p->tx.slots,        p->tx.bufs,
-                               p->tx.cells, p->rx.slots,  p->rx.pages,        p->rx.held,
-                               p->rx.iov,   p->rx.keeps,  p->tx.vq.split.slot };
+        const void *ours[] = { r.drv,       r.drv->pairs, p->tx.slots, p->tx.bufs,         p->tx.cells,
+                               p->rx.slots, p->rx.pages,  p->rx.iov,   p->tx.vq.split.slot };
 
         for (unsigned i = 0; i < ARRAY_SIZE(ours); i++) {
                 size_t at = (size_t)((const uint8_t *)ours[i] - r.drv->arena.va);

@@ -89,6 +89,25 @@ TEST(driver_rx, drops_what_is_shorter_than_an_ethernet_header)
         rig_end(&r);
 }
 
+/* hostile M05: what lies in the buffer from before is no header, so it takes no other buffer along */
+TEST(driver_rx, believes_no_header_that_was_not_written)
+{
+        static const struct vw_net_hdr stale[] = { { .num_buffers = 0 }, { .num_buffers = 3 } };
+        struct rig r;
+        uint32_t len = HDR - 1;
+
+        start(&r);
+        for (unsigned i = 0; i < ARRAY_SIZE(stale); i++) {
+                EXPECT(sd_receive_raw(&r.dev, 0, &stale[i], &len, 1));
+                EXPECT(rig_arrive(&r, 500, (uint8_t)i));
+                EXPECT_EQ(rig_poll(&r, 64, SEC), 2);
+                EXPECT_EQ(rig_drops(&r, 0, VW_DROP_BAD_LEN), i + 1);
+                EXPECT_EQ(rig_last(&r)->len, 500);
+        }
+        EXPECT_EQ(rig_all_drops(&r, 0), ARRAY_SIZE(stale));
+        rig_end(&r);
+}
+
 TEST(driver_rx, drops_packets_longer_than_any_frame)
 {
         struct rig r;
