@@ -28,16 +28,31 @@ static bool find_percentile(const char *text, const char *name, double *ret_valu
         return at && sscanf(at + strlen(name), " = %lf", ret_value) == 1;
 }
 
+/* The last line that has anything in it. */
+static const char *last_line(const char *text)
+{
+        const char *last = text, *next;
+
+        while ((next = strchr(text, '\n'))) {
+                last = next > text ? text : last;
+                text = next + 1;
+        }
+        return *text ? text : last;
+}
+
 int measure_sockperf(const char *text, double *ret_p50, double *ret_p99, char *why, size_t len)
 {
         double p50, p99;
 
         if (!find_percentile(text, "percentile 50.000", &p50) ||
             !find_percentile(text, "percentile 99.000", &p99)) {
-                const char *error = strstr(text, "ERROR:");
+                const char *error = strstr(text, "ERROR:"), *last = last_line(text);
 
-                snprintf(why, len, "sockperf: %.*s", error ? (int)strcspn(error, "\n") : 12,
-                         error ? error : "no summary");
+                if (error)
+                        snprintf(why, len, "sockperf: %.*s", (int)strcspn(error, "\n"), error);
+                else
+                        snprintf(why, len, "sockperf: no summary; it ended with \"%.*s\"",
+                                 (int)strcspn(last, "\n"), last);
                 return -1;
         }
         *ret_p50 = p50;

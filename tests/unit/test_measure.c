@@ -58,7 +58,10 @@ TEST(measure, sockperf_errors_are_told)
                   -1);
         EXPECT_STR(why, "sockperf: ERROR: Can`t connect socket");
         EXPECT_EQ(measure_sockperf("", &p50, &p99, why, sizeof(why)), -1);
-        EXPECT_STR(why, "sockperf: no summary");
+        EXPECT_STR(why, "sockperf: no summary; it ended with \"\"");
+        EXPECT_EQ(measure_sockperf("sockperf: Warmup\nsockperf: Starting\n\n", &p50, &p99, why, sizeof(why)),
+                  -1);
+        EXPECT_STR(why, "sockperf: no summary; it ended with \"sockperf: Starting\"");
         EXPECT_EQ(measure_sockperf("sockperf: ---> percentile 50.000 = x\n", &p50, &p99, why, sizeof(why)),
                   -1);
         EXPECT(p50 == 7 && p99 == 7);
