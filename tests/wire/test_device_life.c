@@ -163,6 +163,28 @@ TEST(device_life, memory_that_is_taken_away_under_running_rings_breaks_them_unti
         end();
 }
 
+TEST(device_life, a_session_that_the_program_ends_stops_its_rings_and_another_may_begin)
+{
+        begin(1, 0, 64);
+        send_and_reap(5);
+        pthread_mutex_lock(&f.lock);
+        vw_device_disconnect(f.dev);
+        vw_device_disconnect(f.dev); /* there is none any more */
+        EXPECT(!vw_device_serving(f.dev));
+        pthread_mutex_unlock(&f.lock);
+        EXPECT_EQ(vu_frontend_alive(&f.fe), -ECONNRESET);
+        EXPECT_EQ(offer(3), 3);
+        front_kick_raw(&f, 1);
+        EXPECT_EQ(front_reap(&f, 1, NULL, 64), 0);
+        EXPECT_EQ(front_stats(&f, 1).counters[VW_C_packets], 5);
+        front_disconnect(&f);
+        front_connect(&f, 0, 64);
+        send_and_reap(5);
+        EXPECT_EQ(front_stats(&f, 1).counters[VW_C_packets], 10);
+        EXPECT_EQ(__atomic_load_n(&f.left, __ATOMIC_RELAXED), 0); /* it did not leave: it was sent away */
+        end();
+}
+
 /* hostile C06, C08 and their like: one queue breaks, one signal, the others go on, a restart revives it */
 TEST(device_life, a_broken_queue_is_parked_until_it_is_set_up_again)
 {
