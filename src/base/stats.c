@@ -1,3 +1,4 @@
+/* Names of counters and drop reasons, and which of the counters each role and kind of queue shows. */
 #include "vwire/stats.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+/* A report as text: tables for a terminal. */
 #include "bench/report.h"
 
 #include "bench/table.h"

@@ -1,3 +1,4 @@
+/* The driver's memory: handed out once, sealed, known to the device by other addresses. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+/* The device's side of a session with front ends of good will: what is offered, in which orders rings come up, what a stop gives back. */
 #include "vhost/backend.h"
 
 #include <errno.h>

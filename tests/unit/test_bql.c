@@ -1,3 +1,4 @@
+/* The byte limit against devices in figures: where it settles, and what late completions do to it. */
 #include "driver/bql.h"
 
 #include "base/check.h"

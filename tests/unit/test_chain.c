@@ -1,3 +1,4 @@
+/* The one check of every descriptor: pieces in order, across regions, and the faults that cost a packet. */
 #include "ring/chain.h"
 
 #include "test.h"

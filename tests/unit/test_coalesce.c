@@ -1,3 +1,4 @@
+/* When a call is due: by packets, by time, at once. */
 #include "device/coalesce.h"
 
 #include "base/check.h"

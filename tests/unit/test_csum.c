@@ -1,3 +1,4 @@
+/* Checksums against a sum that takes no short cuts. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

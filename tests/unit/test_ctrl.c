@@ -1,3 +1,4 @@
+/* Control commands as bytes, both ways: golden ones, and what is refused. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

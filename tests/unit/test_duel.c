@@ -1,3 +1,4 @@
+/* Which of two ways is the better, found out under way: loads in figures, and what the trials cost them. */
 #include "device/duel.h"
 
 #include "base/clock.h"

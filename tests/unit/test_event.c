@@ -1,3 +1,4 @@
+/* The one comparison that decides about notifications, over all positions. */
 #include "ring/event.h"
 
 #include "test.h"

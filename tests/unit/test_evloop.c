@@ -1,3 +1,4 @@
+/* The control loop: fds, deadlines, and handlers that remove each other. */
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

@@ -1,3 +1,4 @@
+/* The mean of packet lengths: where it settles, to the byte. */
 #include "driver/ewma.h"
 
 #include "scale.h"

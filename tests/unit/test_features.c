@@ -1,3 +1,4 @@
+/* Which sets of feature bits hold together, against the standard's rules written down a second time. */
 #include <errno.h>
 
 #include "rng.h"

@@ -1,3 +1,4 @@
+/* A flow's byte account, and that a refusal is answered by exactly one wake-up. */
 #include "driver/flow.h"
 
 #include <pthread.h>

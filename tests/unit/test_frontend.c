@@ -1,3 +1,4 @@
+/* The driver's side of a session: a device of good will, and replies that are late, wrong or half. */
 #include "vhost/frontend.h"
 
 #include <errno.h>

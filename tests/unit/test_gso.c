@@ -1,3 +1,4 @@
+/* Segments against a reader that shares nothing with what cuts them. */
 #include <errno.h>
 #include <stdlib.h>
 

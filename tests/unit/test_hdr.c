@@ -1,3 +1,4 @@
+/* The virtio-net header: bytes, where the frame's headers are, and what each end refuses. */
 #include <netinet/in.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* Copies into and out of pieces. */
 #include <string.h>
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+/* Lines, their levels, and the limit of ten a second for one reason. */
 #include <stdio.h>
 #include <string.h>
 

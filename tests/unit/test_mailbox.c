@@ -1,3 +1,4 @@
+/* What control posts has run on the worker when the call returns. */
 #include <poll.h>
 #include <pthread.h>
 #include <unistd.h>

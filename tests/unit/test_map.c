@@ -1,3 +1,4 @@
+/* Addresses to pointers: regions, holes, sums that wrap, files that are too short or vanish. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* Adaptive coalescing against loads in figures: what is held, and what that costs. */
 #include "device/moderation.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* vhost-user messages on a socket, however they are cut, with any fds. */
 #include "vhost/msg.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* What a header asks for is done in software, and what it may not ask for is not. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>

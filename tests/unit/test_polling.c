@@ -1,3 +1,4 @@
+/* The busy-poll budget against loads in figures. */
 #include "device/polling.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Receive buffers: how they are cut off a fragment, and how their size follows the packets. */
 #include "driver/rxbuf.h"
 
 #include <errno.h>

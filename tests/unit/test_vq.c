@@ -1,3 +1,4 @@
+/* The switch between layouts: what holds for any of them. */
 #include "ring/vq.h"
 
 #include <string.h>
