@@ -3,19 +3,21 @@
  * Some costs cannot be estimated from where they are caused.  A worker that polls takes packets one by one where a sleeper
  * would find a batch; each then wakes the receiver of the frame, perhaps from a CPU that the sender needs, and all of the load is slower by
  * half, though every poll finds work.  So the load is asked: for a span it is served the other way, and if more work gets done,
- * three times more often than not, that way stays.  The next trial is after 4 spans, then 8, up to 128 while nothing speaks for a
- * change: what is worse by x costs x for one span in 129. */
+ * three times more often than not, that way stays.  The next trial is after 4 spans, then 8, up to 128 while nothing speaks for
+ * a change: what is worse by x costs x for one span in 129. */
 #include "device/duel.h"
 
 #include "base/check.h"
 #include "base/clock.h"
 
-#define SPAN         (4 * NSEC_PER_MSEC) /* forty round trips and more; bursts of a stream even out */
+#define SPAN         (8 * NSEC_PER_MSEC) /* eighty round trips and more; slices of the scheduler even out */
 #define SPAN_MOST    (3 * SPAN)          /* it slept: there is no load to be asked */
-#define WORK_LEAST   64                  /* likewise */
+#define WORK_LEAST   64                  /* in a span of a load that is asked */
 #define REST_LEAST   4                   /* spans */
 #define REST_MOST    128
-#define CONVINCED    3
+#define CONVINCED    3 /* at first; after each change twice as much, since it may have been chance */
+#define DOUBTS_MOST  2
+#define OLD_RATE     3 /* parts of the rate until now to one of the last span */
 #define BETTER(a, b) (100 * (a) > 103 * (b))
 
 static void begin_rest(struct duel *d, unsigned spans)
@@ -35,10 +37,12 @@ static void judge(struct duel *d, uint64_t rate)
                 return;
         }
         begin_rest(d, REST_LEAST);
-        if (d->score < CONVINCED)
+        if (d->score < CONVINCED << d->doubts)
                 return;
         d->unusual = !d->unusual;
         d->score = 0;
+        d->rate = 0;
+        d->doubts = MIN(d->doubts + 1, (unsigned)DOUBTS_MOST);
 }
 
 bool duel_unusual(struct duel *d, uint64_t work, uint64_t now)
@@ -51,7 +55,7 @@ bool duel_unusual(struct duel *d, uint64_t work, uint64_t now)
         if (d->trial) {
                 judge(d, rate);
         } else {
-                d->rate = rate;
+                d->rate = d->rate ? (OLD_RATE * d->rate + rate) / (OLD_RATE + 1) : rate;
                 d->kept++;
                 d->trial = rate > 0 && done >= WORK_LEAST && d->kept >= d->rest;
         }

@@ -28,7 +28,7 @@
 #define HOLD_USECS    64 /* gathers what would be four calls or more, and is not felt by bulk */
 #define HOLD_FRAMES   64 /* a burst of the device, and a poll of the driver */
 
-#define JOIN_SHARE    8  /* of the hold: what comes sooner is the rest of the same request */
+#define JOIN_SHARE    8  /* of the hold: small packets that come sooner are the rest of the same request */
 #define FRUITLESS_MAX 2  /* holds in a row: then the gate is shut */
 #define SHUT_EVENTS   64 /* publications, at first; each fruitless hold in a row makes it four times as long */
 #define HOPELESS      4  /* holds in a row: then holding is given up */
@@ -91,14 +91,14 @@ static void hold_ended(struct moderation *m)
                 m->shut = SHUT_EVENTS << 2 * (m->fruitless - FRUITLESS_MAX);
 }
 
-static void join(struct moderation *m, uint64_t now)
+static void join(struct moderation *m, bool stream, uint64_t now)
 {
-        if (now - m->hold_began >= hold_time(m) / JOIN_SHARE)
+        if (stream || now - m->hold_began >= hold_time(m) / JOIN_SHARE)
                 m->joined = true;
 }
 
 /* Keeps the same account of the hold under way as the coalescing does. */
-static void pass_gate(struct moderation *m, uint32_t n, bool crowded, uint64_t now)
+static void pass_gate(struct moderation *m, uint32_t n, bool crowded, bool stream, uint64_t now)
 {
         if (m->held && now - m->hold_began >= hold_time(m))
                 hold_ended(m);
@@ -110,7 +110,7 @@ static void pass_gate(struct moderation *m, uint32_t n, bool crowded, uint64_t n
                 m->hold_began = now;
                 m->joined = false;
         } else {
-                join(m, now);
+                join(m, stream, now);
         }
         m->held += n;
         if (m->held < m->profile.frames)
@@ -302,7 +302,7 @@ void moderation_beside(struct moderation *m, uint32_t n, uint64_t now)
         if (n >= STREAM)
                 m->beside = now;
         if (m->held && now - m->hold_began < hold_time(m))
-                join(m, now);
+                join(m, n >= STREAM, now);
         record(m, (struct moderation_event){ .now = now, .n = n, .step = MODERATION_BESIDE });
 }
 
@@ -317,7 +317,7 @@ bool moderation_note(struct moderation *m, uint32_t n, uint32_t outstanding, uin
         stream = outstanding >= STREAM * n || (m->beside && now - m->beside <= hold_time(m));
         crowded = outstanding > 1 || stream;
         m->last = now;
-        pass_gate(m, n, crowded, now);
+        pass_gate(m, n, crowded, stream, now);
         m->run.events++;
         m->run.packets += n;
         m->run.crowded += crowded;

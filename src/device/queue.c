@@ -141,6 +141,8 @@ void dev_queue_broke(struct dev_queue *q, uint64_t now)
                     q->index, q->vq.broken, q->vq.broken_at, dump);
         store_relaxed(&q->broken, q->vq.broken);
         update_live(q);
+        if (coalesce_flush(&q->coalesce)) /* unasked: the ring may not be there any more */
+                count_call(q, notify_send(&q->call));
         notify_send(&q->err);
         dev_news(q->dev);
 }

@@ -172,10 +172,46 @@ static bool released_at_exits(void)
         return true;
 }
 
-/* A stop, a new call fd, other parameters, a ring that is full */
+static bool released_when_broken(void)
+{
+        uint16_t *avail_idx;
+
+        begin((struct vw_device_config){ .tx_usecs = VW_USECS_MAX, .tx_frames = 1000 }, 0, 64);
+        send_each(3);
+        avail_idx = (uint16_t *)(f.va + (f.q[1].cfg.avail - FRONT_UVA)) + 1;
+        *avail_idx += 1000;
+        front_kick_raw(&f, 1);
+        EXPECT_SOON(front_stats(&f, 1).broken != NULL);
+        if (too_slow(1))
+                return false;
+        EXPECT_EQ(front_calls(&f, 1), 2);
+        end();
+        return true;
+}
+
+static bool released_at_the_end(void)
+{
+        int call;
+
+        begin((struct vw_device_config){ .tx_usecs = VW_USECS_MAX, .tx_frames = 1000 }, 0, 64);
+        send_each(3);
+        if (too_slow(1))
+                return false;
+        call = dup(f.q[1].call);
+        EXPECT_EQ(front_calls(&f, 1), 1);
+        front_disconnect(&f);
+        EXPECT_SOON(read(call, &(uint64_t){ 0 }, sizeof(uint64_t)) == sizeof(uint64_t));
+        close(call);
+        end();
+        return true;
+}
+
+/* A stop, a new call fd, other parameters, a ring that is full, one that breaks, a front end that goes */
 TEST(device_calls, that_are_held_back_go_out_at_every_exit)
 {
         EXPECT_IN_TIME(released_at_exits);
+        EXPECT_IN_TIME(released_when_broken);
+        EXPECT_IN_TIME(released_at_the_end);
 }
 
 static bool released_when_used_up(void)

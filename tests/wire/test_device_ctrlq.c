@@ -234,6 +234,12 @@ TEST(device_ctrlq, the_last_set_of_coalescing_wins_and_resets_return_to_the_oper
 {
         begin(2, CTRL | F(mq) | COAL);
         EXPECT(coal_is(1, 40, 4) && coal_is(3, 40, 4) && coal_is(0, 0, 0));
+        EXPECT_EQ(COMMAND("\6\2\1\0\0\0\7\0\0\0\x14\0\0\0"),
+                  VIRTIO_NET_OK); /* VQ_SET 1, and nothing before */
+        EXPECT(coal_is(1, 20, 7));
+        EXPECT_EQ(vu_frontend_vring_enable(&f.fe, 1, false), 0);
+        EXPECT_EQ(vu_frontend_vring_enable(&f.fe, 1, true), 0);
+        EXPECT(coal_is(1, 40, 4));
         EXPECT_EQ(COMMAND("\6\0\5\0\0\0\x0a\0\0\0"), VIRTIO_NET_OK); /* TX_SET 5 frames, 10 us */
         EXPECT_SOON(coal_is(1, 10, 5) && coal_is(3, 10, 5));
         EXPECT(coal_is(0, 0, 0) && coal_is(2, 0, 0));
@@ -262,9 +268,16 @@ TEST(device_ctrlq, the_last_set_of_coalescing_wins_and_resets_return_to_the_oper
         pthread_mutex_unlock(&f.lock);
         EXPECT(coal_is(1, 9, 8) && coal_is(3, 9, 8) && coal_is(0, 50, 2));
         EXPECT_EQ(COMMAND("\6\0\6\0\0\0\x1e\0\0\0"), VIRTIO_NET_OK);
+        EXPECT_EQ(vu_frontend_set_status(&f.fe, 0), 0); /* a reset of the device */
+        EXPECT_SOON(front_stats(&f, 1).settings.usecs == 9 && front_stats(&f, 1).settings.frames == 8);
+        EXPECT_EQ(front_stats(&f, 0).settings.usecs, 0);
         front_disconnect(&f);
         front_connect(&f, CTRL | F(mq) | COAL, 64);
         EXPECT(coal_is(1, 9, 8) && coal_is(0, 0, 0));
+        EXPECT_EQ(COMMAND("\6\0\6\0\0\0\x1e\0\0\0"), VIRTIO_NET_OK);
+        front_disconnect(&f);
+        front_connect(&f, CTRL | F(mq) | COAL, 64);
+        EXPECT(coal_is(1, 9, 8));
         end();
 }
 
