@@ -79,7 +79,7 @@ TEST(duel, the_better_way_is_found_in_a_fifth_of_a_second)
 
 TEST(duel, a_load_that_is_too_little_or_pauses_is_not_asked)
 {
-        struct load little = load_of(10, 1000, 0), pauses = load_of(1000, 2000, 0);
+        struct load little = load_of(5, 1000, 0), pauses = load_of(1000, 2000, 0);
 
         run(&little, NSEC_PER_SEC);
         EXPECT_EQ(little.in_unusual, 0);
