@@ -230,12 +230,14 @@ static int run_features(const char *const *words)
 
 static int run_get(const char *const *words)
 {
-        json_t *keys = json_array();
+        json_t *keys;
 
+        if (!*words)
+                return show("get", NULL, render_settings);
+        keys = json_array();
         for (unsigned i = 0; words[i]; i++)
                 json_array_append_new(keys, json_string(words[i]));
-        return show("get", *words ? json_pack("{s:o}", "keys", keys) : (json_decref(keys), NULL),
-                    render_settings);
+        return show("get", json_pack("{s:o}", "keys", keys), render_settings);
 }
 
 static int run_set(const char *const *words)

@@ -1,4 +1,4 @@
-/* Names of counters and drop reasons, and which of the counters each role and kind of queue shows. */
+/* Names of counters, drop reasons and sandbox layers, and which of the counters each role and kind of queue shows. */
 #include "vwire/stats.h"
 
 #include "base/check.h"
