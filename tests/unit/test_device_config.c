@@ -212,6 +212,9 @@ TEST(device_settings, adaptive_is_a_word_for_both_directions)
         EXPECT_EQ(value, VW_ADAPTIVE_RX);
         EXPECT_EQ(vw_device_get(dev, 1, VW_KEY_ADAPTIVE, &value), 0);
         EXPECT_EQ(value, VW_ADAPTIVE_OFF);
+        EXPECT_EQ(vw_device_set(dev, &(struct vw_setting){ 1, VW_KEY_ADAPTIVE, VW_ADAPTIVE_RX }, 1, &why),
+                  -EINVAL);
+        EXPECT_STR(why, "queue 1 is of the other direction");
         end();
 }
 
