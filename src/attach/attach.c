@@ -96,7 +96,7 @@ static void lost(struct attach *a, const char *why)
 {
         a->connected = false;
         a->promisc = false;
-        attach_say(&a->config, VW_LOG_WARN, "the device has left: %s", why);
+        attach_say(&a->config, VW_LOG_WARN, "the connection has ended: %s", why);
         vw_port_set_rx_offloads(a->config.port, 0); /* what the next one takes is not known */
         join(a);
         if (a->path)
