@@ -213,6 +213,7 @@ def packets(device):
     return {q["index"]: (q["counters"]["packets"], sum(q["drops"].values())) for q in device.stats()["queues"]}
 
 
+# hostile B25, C02
 @test
 def whatever_a_driver_chooses_its_frames_come_back():
     with Device("--port=loop", "--queues=3") as device:
@@ -247,6 +248,7 @@ def one_session(rng, device):
     wait_for(lambda: device.stats()["state"] == "listening", "the guest to be gone")
 
 
+# hostile B16
 @test
 def as_many_regions_of_memory_as_there_may_be_are_served():
     rng = random.Random(SEED)
