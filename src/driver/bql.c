@@ -73,6 +73,7 @@ void bql_update(struct bql *b, uint64_t now)
         uint32_t over = excess(b->queued - b->completed, b->limit);
         uint32_t limit;
 
+        check(completed <= b->queued);
         if (b->done == 0)
                 return;
         limit = next_limit(b, completed, over, now);

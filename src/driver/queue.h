@@ -79,17 +79,18 @@ struct drv_txq {
         /* owner thread, or control while the pair is down */
         struct vq_driver vq;
         unsigned index;
-        struct tx_slot *slots;             /* one a descriptor */
-        uint8_t *hdrs;                     /* (shared) a header for each slot */
-        unsigned need;                     /* descriptors that the largest packet takes: stop below */
-        unsigned frags_max;                /* pieces that a packet may have */
-        unsigned stopped;                  /* TX_STOP_*; 0: packets are taken */
-        bool refused;                      /* the program was turned away: tx_wake is owed */
-        bool unkicked;                     /* published since the last kick or look at the device's wish */
-        bool hung;                         /* the watchdog found no progress */
-        bool in_done;                      /* inside tx_done: do not nest */
-        unsigned inflight;                 /* slots out */
-        uint64_t reaped;                   /* ever; what the watchdog looks at */
+        struct tx_slot *slots; /* one a descriptor */
+        uint8_t *hdrs;         /* (shared) a header for each slot */
+        unsigned need;         /* descriptors that the largest packet takes: stop below */
+        unsigned frags_max;    /* pieces that a packet may have */
+        unsigned plain_max;    /* bytes after the Ethernet addresses and type that no MTU forbids */
+        unsigned stopped;      /* TX_STOP_*; 0: packets are taken */
+        bool refused;          /* the program was turned away: tx_wake is owed */
+        bool unkicked;         /* published since the last kick or look at the device's wish */
+        bool hung;             /* the watchdog found no progress */
+        bool in_done;          /* inside tx_done: do not nest */
+        unsigned inflight;     /* slots out */
+        uint64_t reaped;       /* ever; what the watchdog looks at */
         uint64_t seen_reaped, progress_at; /* `reaped` when last looked at, and since when it stands */
         uint64_t reap_at;                  /* when to reap what no interrupt was asked for */
         bool overdue;                      /* by then nothing had been used: an interrupt will tell */

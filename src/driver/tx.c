@@ -158,6 +158,8 @@ void drv_tx_start(struct drv_pair *p)
 
         q->need = q->vq.indirect ? 1 : MIN(2 + VW_TX_FRAGS_MAX, (unsigned)q->vq.size);
         q->frags_max = MIN(VW_TX_FRAGS_MAX, vq_driver_chain_max(&q->vq) - 1);
+        q->plain_max =
+                (p->mtu ? MIN(p->mtu + NET_ETH_LEN, (unsigned)VW_FRAME_MAX) : VW_FRAME_MAX) - NET_ETH_LEN;
         q->stopped = 0;
         q->refused = q->unkicked = q->hung = false;
         q->seen_reaped = q->reaped;
@@ -227,42 +229,45 @@ static void discharge(struct drv_pair *p, struct vw_flow *flow, uint32_t bytes)
                 free(flow);
 }
 
-/* A charge that is to be taken back. */
-struct due {
-        struct vw_flow *flow;
-        uint32_t bytes;
-};
-
-/* A packet is off the ring, used by the device or taken back from it.  Returns what is due to its flow: its owner is told, and may
- * send, when the slots of all that came off with this one have been read. */
-static struct due finish(struct drv_pair *p, const struct tx_slot *s)
+/* A packet is off the ring, used by the device or taken back from it.  Its flow is discharged by the caller: that tells the flow's owner, who
+ * may send, and so waits until the slots of all that came off the ring with this one have been read. */
+static void finish(struct drv_pair *p, const struct tx_slot *s)
 {
         struct drv_txq *q = &p->tx;
 
-        q->inflight--;
         bql_uncharge(&q->bql, s->ticket);
         if (s->cookie)
                 let_go(p, s->cookie);
-        if (s->flow)
-                q->inflight_flows--;
         if (s->buf != TX_NONE)
                 buf_release(q, s->buf);
-        return (struct due){ s->flow, s->bytes };
 }
 
 /* Takes back up to TX_BATCH packets, and adds up their bytes.  Returns how many, or -EPROTO. */
 static int reap_batch(struct drv_pair *p, unsigned max, uint64_t *bytes)
 {
+        struct drv_txq *q = &p->tx;
         struct vq_used used[TX_BATCH];
-        struct due due[TX_BATCH];
+        struct {
+                struct vw_flow *flow;
+                uint32_t bytes;
+        } due[TX_BATCH];
         unsigned n_due = 0;
-        int n = vq_driver_reap(&p->tx.vq, used, MIN(max, (unsigned)TX_BATCH));
+        int n = vq_driver_reap(&q->vq, used, MIN(max, (unsigned)TX_BATCH));
 
+        if (n <= 0)
+                return n;
+        q->inflight -= (unsigned)n;
         for (int i = 0; i < n; i++) { /* used.len means nothing here (2.7.8.2) */
-                due[n_due] = finish(p, used[i].cookie);
-                *bytes += due[n_due].bytes;
-                n_due += due[n_due].flow != NULL;
+                const struct tx_slot *s = used[i].cookie;
+
+                *bytes += s->bytes;
+                if (unlikely(s->flow)) {
+                        due[n_due].flow = s->flow;
+                        due[n_due++].bytes = s->bytes;
+                }
+                finish(p, s);
         }
+        q->inflight_flows -= n_due;
         for (unsigned i = 0; i < n_due; i++)
                 discharge(p, due[i].flow, due[i].bytes);
         return n;
@@ -310,11 +315,15 @@ void drv_tx_drain(struct drv_pair *p)
         struct tx_slot *s;
 
         while ((s = vq_driver_drain(&q->vq))) {
-                struct due due = finish(p, s);
+                struct vw_flow *flow = s->flow;
 
                 COUNT_DROP(q, VW_DROP_DISABLED);
-                if (due.flow)
-                        discharge(p, due.flow, due.bytes);
+                q->inflight--;
+                finish(p, s);
+                if (flow) {
+                        q->inflight_flows--;
+                        discharge(p, flow, s->bytes);
+                }
                 if (q->n_let_go == q->vq.size)
                         flush_done(p);
         }
@@ -523,6 +532,20 @@ static int survey(const struct drv_pair *p, const struct vw_tx_pkt *pkt, struct 
         return 0;
 }
 
+/* Nearly all packets: one piece from where a transmit buffer begins, of a length that is always allowed, that asks for nothing and is on nobody's
+ * account.  The buffer; TX_NONE: there is more to look at. */
+static uint32_t plain_buf(const struct drv_txq *q, const struct vw_tx_pkt *pkt)
+{
+        size_t at, buf;
+
+        if (pkt->n_iov != 1 || pkt->iov->iov_len - NET_ETH_LEN > q->plain_max ||
+            pkt->hdr.flags & VW_HDR_F_NEEDS_CSUM || pkt->hdr.gso_type != VW_GSO_NONE || pkt->flow)
+                return TX_NONE;
+        at = (size_t)((uint8_t *)pkt->iov->iov_base - q->buf_base);
+        buf = at / TX_BUF_STRIDE;
+        return buf < q->n_bufs && at - buf * TX_BUF_STRIDE == TX_HEADROOM ? (uint32_t)buf : TX_NONE;
+}
+
 /* Header and packet in one piece.  A header that asks for nothing mostly stands there from the time before; then it is not
  * written again, and its cache line stays with the device. */
 static struct vq_piece lay_out_one(struct drv_pair *p, const struct vw_net_hdr *hdr,
@@ -555,9 +578,11 @@ static unsigned lay_out(struct drv_pair *p, const struct vw_tx_pkt *pkt, const s
         return n;
 }
 
-/* Puts a packet on the ring, whose flow has been charged.  The queue is not stopped, so there is room. */
-static void put_on_ring(struct drv_pair *p, const struct vw_tx_pkt *pkt, const struct vw_net_hdr *hdr,
-                        const struct place *place, struct vw_flow *flow)
+/* Puts a packet on the ring, whose flow has been charged.  The queue is not stopped, so there is room.  Inline, so that what is known
+ * of a plain packet is not asked again. */
+__attribute__((always_inline)) static inline void put_on_ring(struct drv_pair *p, const struct vw_tx_pkt *pkt,
+                                                              const struct vw_net_hdr *hdr,
+                                                              const struct place *place, struct vw_flow *flow)
 {
         struct drv_txq *q = &p->tx;
         uint16_t id = vq_driver_next_id(&q->vq);
@@ -600,8 +625,8 @@ static void drop_packet(struct drv_pair *p, const struct vw_tx_pkt *pkt, const s
                 buf_put(q, place->buf);
 }
 
-/* 1: taken; 0: not now; -errno. */
-static int offer(struct drv_pair *p, const struct vw_tx_pkt *pkt)
+/* Any packet, looked at closely.  1: taken; 0: not now; -errno. */
+static int offer_any(struct drv_pair *p, const struct vw_tx_pkt *pkt)
 {
         struct drv_txq *q = &p->tx;
         struct vw_flow *flow = q->mode == VW_TX_NAPI ? pkt->flow : NULL; /* nothing holds orphans back */
@@ -622,6 +647,18 @@ static int offer(struct drv_pair *p, const struct vw_tx_pkt *pkt)
         if (flow && !flow_charge(&flow->account, place.len))
                 return 0;
         put_on_ring(p, pkt, &hdr, &place, flow);
+        return 1;
+}
+
+/* As offer_any(). */
+static int offer(struct drv_pair *p, const struct vw_tx_pkt *pkt)
+{
+        static const struct vw_net_hdr none = { 0 };
+        uint32_t buf = plain_buf(&p->tx, pkt);
+
+        if (unlikely(buf == TX_NONE))
+                return offer_any(p, pkt);
+        put_on_ring(p, pkt, &none, &(struct place){ (uint32_t)pkt->iov->iov_len, buf, true }, NULL);
         return 1;
 }
 

@@ -11,11 +11,13 @@
  * A and B carry data and are release/acquire on the index itself.  C and D settle who wakes whom: each side writes, then
  * looks, and the full fence between makes it impossible that both look too early. */
 #pragma once
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/atomics.h"
+#include "base/check.h"
 #include "ring/peer.h"
 #include "virtio/spec.h"
 
@@ -165,6 +167,42 @@ struct split_driver {
         uint16_t drained;    /* descriptors that vq_driver_drain() has been through */
         bool event_idx;
 };
+
+/* A chain's descriptors, `head` to `tail`, have been filled and taken from the free queue: notes whose it is, and offers it. */
+static inline void split_driver_offer(struct split_driver *half, uint16_t head, uint16_t tail, uint16_t ndesc,
+                                      void *cookie)
+{
+        struct split_slot *slot = &half->slot[head];
+        uint16_t pos = half->avail & half->ring.mask;
+
+        slot->cookie = cookie;
+        slot->ndesc = ndesc;
+        slot->tail = tail;
+        half->n_free = (uint16_t)(half->n_free - ndesc);
+        half->avail++;
+        if (half->slot[pos].offered == head)
+                return;
+        half->slot[pos].offered = head;
+        store_relaxed(&half->ring.avail->ring[pos], cpu_to_le16(head));
+}
+
+#define SPLIT_DESC_AHEAD                                                                                     \
+        16 /* entries, four lines: the table is walked forwards, and the device's CPU has read it */
+
+/* A chain of one piece, which is what most packets are.  It is here to become part of its caller's loop. */
+static inline int split_driver_add_one(struct split_driver *half, uint64_t gpa, uint32_t len, uint16_t flags,
+                                       void *cookie)
+{
+        uint16_t head = half->free_head;
+
+        if (unlikely(!half->n_free))
+                return -ENOSPC;
+        fetch_for_write(&half->ring.desc[(head + SPLIT_DESC_AHEAD) & half->ring.mask]);
+        split_desc_store(&half->ring.desc[head], gpa, len, flags, 0);
+        half->free_head = half->slot[head].next;
+        split_driver_offer(half, head, head, 1, cookie);
+        return 0;
+}
 
 size_t split_driver_bytes(unsigned size, uint64_t features);
 int split_driver_init(struct vq_driver *vq, struct vq_config *cfg, void *ring_mem, uint64_t gpa);

@@ -120,37 +120,12 @@ static uint16_t fill_table(struct split_driver *half, const struct vq_piece *pie
         return head;
 }
 
-static void offer(struct split_driver *half, uint16_t head)
-{
-        uint16_t pos = half->avail++ & half->ring.mask;
-        struct split_slot *slot = &half->slot[pos];
-
-        if (slot->offered == head)
-                return;
-        slot->offered = head;
-        store_relaxed(&half->ring.avail->ring[pos], cpu_to_le16(head));
-}
-
-/* entries, four lines: the table is walked forwards, and the device's CPU has read it */
-#define DESC_AHEAD 16
-
-/* The chain's pieces are in the table: notes whose it is, and offers it. */
-static void put(struct split_driver *half, uint16_t head, uint16_t tail, uint16_t ndesc, void *cookie)
-{
-        struct split_slot *slot = &half->slot[head];
-
-        slot->cookie = cookie;
-        slot->ndesc = ndesc;
-        slot->tail = tail;
-        half->n_free = (uint16_t)(half->n_free - ndesc);
-        offer(half, head);
-}
-
-/* A chain of several pieces; kept out of the way of the others. */
-__attribute__((noinline)) static int add_chain(struct vq_driver *vq, const struct vq_piece *pieces,
-                                               unsigned n_out, unsigned n, void *cookie)
+/* A chain of several pieces. */
+int split_driver_add(struct vq_driver *vq, const struct vq_piece *pieces, unsigned n_out, unsigned n_in,
+                     void *cookie)
 {
         struct split_driver *half = &vq->split;
+        unsigned n = n_out + n_in;
         uint16_t head = half->free_head, tail, ndesc = (uint16_t)(half->tables ? 1 : n);
 
         if (unlikely(n > vq_driver_chain_max(vq)))
@@ -158,25 +133,7 @@ __attribute__((noinline)) static int add_chain(struct vq_driver *vq, const struc
         if (unlikely(ndesc > half->n_free))
                 return -ENOSPC;
         tail = half->tables ? fill_table(half, pieces, n_out, n) : fill_chain(half, pieces, n_out, n);
-        put(half, head, tail, ndesc, cookie);
-        return 0;
-}
-
-int split_driver_add(struct vq_driver *vq, const struct vq_piece *pieces, unsigned n_out, unsigned n_in,
-                     void *cookie)
-{
-        struct split_driver *half = &vq->split;
-        uint16_t head = half->free_head;
-
-        check(n_out + n_in && cookie);
-        if (unlikely(n_out + n_in > 1))
-                return add_chain(vq, pieces, n_out, n_out + n_in, cookie);
-        if (unlikely(!half->n_free))
-                return -ENOSPC;
-        fetch_for_write(&half->ring.desc[(head + DESC_AHEAD) & half->ring.mask]);
-        split_desc_store(&half->ring.desc[head], pieces->gpa, pieces->len, n_in ? VRING_DESC_F_WRITE : 0, 0);
-        half->free_head = half->slot[head].next;
-        put(half, head, head, 1, cookie);
+        split_driver_offer(half, head, tail, ndesc, cookie);
         return 0;
 }
 
@@ -244,18 +201,18 @@ static void free_chain(struct split_driver *half, uint16_t head)
 int split_driver_reap(struct vq_driver *vq, struct vq_used *used, unsigned max)
 {
         struct split_driver *half = &vq->split;
-        struct vring_used_elem e;
-        int n, i;
+        int n = look(vq, max), i;
 
-        n = look(vq, max);
         for (i = 0; i < n; i++) {
-                e = split_used_load(&half->ring, (uint16_t)(half->last_used + i));
-                if (unlikely(e.id > half->ring.mask || !half->slot[e.id].cookie)) {
+                struct vring_used_elem e = split_used_load(&half->ring, (uint16_t)(half->last_used + i));
+                void *cookie = e.id <= half->ring.mask ? half->slot[e.id].cookie : NULL;
+
+                if (unlikely(!cookie)) {
                         if (i == 0)
                                 return vq_driver_break(vq, "bad-id", e.id);
                         break; /* met again at the head of the next burst */
                 }
-                used[i] = (struct vq_used){ half->slot[e.id].cookie, e.len, (uint16_t)e.id };
+                used[i] = (struct vq_used){ cookie, e.len, (uint16_t)e.id };
                 free_chain(half, (uint16_t)e.id);
         }
         if (i > 0)

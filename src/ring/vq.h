@@ -212,10 +212,14 @@ static inline unsigned vq_driver_chain_max(const struct vq_driver *vq)
 static inline int vq_driver_add(struct vq_driver *vq, const struct vq_piece *pieces, unsigned n_out,
                                 unsigned n_in, void *cookie)
 {
+        check(n_out + n_in && cookie);
         if (unlikely(vq->broken))
                 return -EPROTO;
         switch (vq->layout) {
         case VQ_SPLIT:
+                if (likely(n_out + n_in == 1))
+                        return split_driver_add_one(&vq->split, pieces->gpa, pieces->len,
+                                                    n_in ? VRING_DESC_F_WRITE : 0, cookie);
                 return split_driver_add(vq, pieces, n_out, n_in, cookie);
         }
         unreachable();
