@@ -210,7 +210,7 @@ TEST(driver_tx, counts_what_the_features_forbid_and_is_done_with_it)
                  { .flags = VW_HDR_F_NEEDS_CSUM, .gso_type = 0x7f, .gso_size = 1440 },
                  VW_DROP_BAD_GSO                                                                              },
                 { 3000, { .flags = VW_HDR_F_NEEDS_CSUM, .gso_type = VW_GSO_TCPV4 },            VW_DROP_BAD_GSO},
-                { 3000, { .gso_type = VW_GSO_TCPV4, .gso_size = 1440 },                        VW_DROP_BAD_GSO},
+                { 600,  { .gso_type = VW_GSO_TCPV4, .gso_size = 100 },                         VW_DROP_BAD_GSO},
         };
         struct rig r;
 
