@@ -3,7 +3,7 @@
  * Some costs cannot be estimated from where they are caused.  A worker that polls takes packets one by one where a sleeper
  * would find a batch; each then wakes the receiver of the frame, perhaps from a CPU that the sender needs, and all of the load is slower by
  * half, though every poll finds work.  So the load is asked: for a span it is served the other way, and if more work gets done,
- * three times more often than not, that way stays.  The next trial is after 4 spans, then 8, up to 128 while nothing speaks for
+ * three times more often than not, that way stays.  The next trial is after 4 spans, then 16, up to 128 while nothing speaks for
  * a change: what is worse by x costs x for one span in 129. */
 #include "device/duel.h"
 
@@ -15,6 +15,7 @@
 #define WORK_LEAST   64                  /* in a span of a load that is asked */
 #define REST_LEAST   4                   /* spans */
 #define REST_MOST    128
+#define REST_GROWS   4
 #define CONVINCED    3 /* at first; after each change twice as much, since it may have been chance */
 #define DOUBTS_MOST  2
 #define OLD_RATE     3 /* parts of the rate until now to one of the last span */
@@ -33,7 +34,7 @@ static void judge(struct duel *d, uint64_t rate)
         if (rate > 0)
                 d->score = MAX(d->score + (BETTER(rate, d->rate) ? 1 : -1), 0);
         if (d->score == 0 || rate == 0) {
-                begin_rest(d, 2 * d->rest);
+                begin_rest(d, REST_GROWS * d->rest);
                 return;
         }
         begin_rest(d, REST_LEAST);

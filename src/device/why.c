@@ -95,7 +95,7 @@ static void say_call(struct words *w, const struct dev_queue *q, const struct vq
                           (uint16_t)(state->used - state->event_peer - 1) < 0x8000
                                   ? "it has had it, and asked for none since"
                                   : "not yet due");
-        else if (state->calls_off)
+        else if (state->unwanted)
                 words_say(w, "; the driver wants no interrupts now (its flag), used is %u", state->used);
         else
                 words_say(w, "; no interrupt is owed");

@@ -53,12 +53,37 @@ static void say_rx(struct words *w, const struct drv_rxq *r)
                         words_say(w, " %u:%" PRIu64, i * VW_BUFFER_STEP, r->buf.sizes[i]);
 }
 
+/* Who owes whom a notification. */
+static void say_notifications(struct words *w, const struct drv_pair *p, const struct vq_state *s)
+{
+        unsigned out = (uint16_t)(s->avail - s->used), back = (uint16_t)(s->used - s->last_used);
+        bool kicked = !s->unwanted;
+
+        if (p->drv->net.features & F(event_idx))
+                kicked = (uint16_t)(s->avail - s->event_peer - 1) < 0x8000;
+        if (out)
+                words_say(w, "; the device has %u chains and %s", out,
+                          kicked ? "was kicked for the last of them" : "wants no kick for more of them yet");
+        if (back)
+                words_say(w, "; it has given %u back that the next poll takes", back);
+        if (!p->napi.armed)
+                words_say(w, "; interrupts are off: it polls");
+        else if (p->drv->net.features & F(event_idx))
+                words_say(w, "; an interrupt is asked for after used %u, used is %u: %s", s->event_ours,
+                          s->used,
+                          (uint16_t)(s->used - s->event_ours - 1) < 0x8000 ? "the device owed it"
+                                                                           : "not yet due");
+        else
+                words_say(w, "; an interrupt is asked for");
+}
+
 /* On the owner. */
 static void answer(void *arg)
 {
         struct question *q = arg;
         const struct vq_driver *vq = q->tx ? &q->p->tx.vq : &q->p->rx.vq;
         struct words *w = &q->words;
+        struct vq_state state;
         char dump[256];
 
         if (!q->p->up) {
@@ -74,7 +99,9 @@ static void answer(void *arg)
                 say_rx(w, &q->p->rx);
         if (!q->p->enabled)
                 words_say(w, "; the pair is switched off");
-        words_say(w, "; interrupts %s", q->p->napi.armed ? "asked for" : "off: it polls");
+        vq_driver_state(vq, &state);
+        if (!vq->broken)
+                say_notifications(w, q->p, &state);
         vq_driver_dump(vq, dump, sizeof(dump));
         words_say(w, "; %s", dump);
 }

@@ -345,6 +345,6 @@ void split_device_state(const struct vq_device *vq, struct vq_state *ret_state)
                 return;
         ret_state->avail = le16_to_cpu(load_relaxed(&half->ring.avail->idx));
         ret_state->event_peer = le16_to_cpu(load_relaxed(split_used_event(&half->ring)));
-        ret_state->calls_off = !half->event_idx && le16_to_cpu(load_relaxed(&half->ring.avail->flags)) &
-                                                           VRING_AVAIL_F_NO_INTERRUPT;
+        ret_state->unwanted = !half->event_idx && le16_to_cpu(load_relaxed(&half->ring.avail->flags)) &
+                                                          VRING_AVAIL_F_NO_INTERRUPT;
 }

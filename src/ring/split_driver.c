@@ -308,4 +308,6 @@ void split_driver_state(const struct vq_driver *vq, struct vq_state *ret_state)
                 return;
         ret_state->used = le16_to_cpu(load_relaxed(&half->ring.used->idx));
         ret_state->event_peer = le16_to_cpu(load_relaxed(split_avail_event(&half->ring)));
+        ret_state->unwanted = !half->event_idx &&
+                              le16_to_cpu(load_relaxed(&half->ring.used->flags)) & VRING_USED_F_NO_NOTIFY;
 }

@@ -354,7 +354,7 @@ int vq_driver_dump(const struct vq_driver *vq, char *buf, size_t len);
 /* Indices as statistics show them; the peer's words as they are at this moment, for humans only, and 0 when broken. */
 struct vq_state {
         uint32_t avail, used, event_ours, event_peer, last_avail, last_used;
-        bool calls_off; /* device's half, without event indices: the driver's flag says so */
+        bool unwanted; /* without event indices: the peer's flag says that it wants no notification */
 };
 void vq_device_state(const struct vq_device *vq, struct vq_state *ret_state);
 void vq_driver_state(const struct vq_driver *vq, struct vq_state *ret_state);
