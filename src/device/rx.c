@@ -228,8 +228,8 @@ static int deliver_private(struct dev_queue *q, struct vw_net_hdr *hdr, const ui
         struct rx_window *win = &q->window;
         uint32_t need = q->hdr_len + len;
         int room = window_room(q, need);
-        enum vw_drop drop;
-        unsigned n;
+        unsigned n = 1;
+        bool faulty;
 
         if (room == ROOM_DIRECT) {
                 deliver(q, hdr, frame, len, run);
@@ -239,15 +239,16 @@ static int deliver_private(struct dev_queue *q, struct vw_net_hdr *hdr, const ui
                 count_drop(q, VW_DROP_NO_BUFFERS);
                 return room;
         }
-        drop = win->bad < win->end && (q->mergeable || win->bad == win->first)
-                       ? chain_fault(q, &win->chains[win->bad])
-                       : VW_DROP_TOO_LONG;
-        n = q->mergeable ? MIN(win->bad + 1, win->end) - win->first : 1;
+        faulty = win->bad < win->end && (q->mergeable || win->bad == win->first);
+        count_drop(q, faulty ? chain_fault(q, &win->chains[win->bad]) : VW_DROP_TOO_LONG);
+        if (q->mergeable)
+                n = faulty ? win->bad + 1 - win->first : 0;
+        if (n == 0)
+                return 0; /* the ring is too small for such a frame, and no chain is to blame */
         for (unsigned i = win->first; i < win->first + n; i++)
                 win->chains[i].written = 0;
         window_push(q, n, run);
         run->published++;
-        count_drop(q, drop);
         return 0;
 }
 

@@ -387,6 +387,9 @@ TEST(device_rx, a_ring_that_can_never_hold_the_longest_frame_takes_those_that_fi
         EXPECT_SOON(front_stats(&f, 0).drops[VW_DROP_TOO_LONG] == 1);
         s = front_stats(&f, 0);
         EXPECT_EQ(s.counters[VW_C_packets] + front_drops(&s), 2);
+        EXPECT_EQ(front_reap(&f, 0, NULL, 4), 0); /* the buffers are for others */
+        put(700, 2);
+        EXPECT_SOON(take(frame, NULL) == 700);
         end();
 }
 
