@@ -9,9 +9,13 @@
  *
  * The variants of an experiment are measured in turn (A B C A B C ...), since the speed of a machine changes from one second to the
  * next.  A line is a variant with the medians of its runs; then, as NAME_ratio=, the medians over the rounds of a value divided by the
- * first variant's in the same round.  Of the buffers it is `auto` against the better of the two others. */
+ * first variant's in the same round.  Of the buffers it is `auto` against the better of the two others.
+ *
+ * With --cpu=N all of it runs on that CPU: what is compared is then what both ends cost together, and not how far apart two virtual
+ * CPUs are at that moment, which changes by more than the variants differ. */
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -679,12 +683,23 @@ static void run(const struct experiment *e)
         }
 }
 
+static void run_on(unsigned cpu)
+{
+        cpu_set_t set;
+
+        CPU_ZERO(&set);
+        CPU_SET((size_t)cpu, &set);
+        check(sched_setaffinity(0, sizeof(set), &set) == 0);
+}
+
 int main(int argc, char **argv)
 {
+        unsigned cpu = CPU_SETSIZE;
         bool any = false;
 
         for (int i = 1; i < argc; i++) {
-                if (sscanf(argv[i], "--ms=%u", &cell_ms) == 1 || sscanf(argv[i], "--repeat=%u", &repeat) == 1)
+                if (sscanf(argv[i], "--ms=%u", &cell_ms) == 1 ||
+                    sscanf(argv[i], "--repeat=%u", &repeat) == 1 || sscanf(argv[i], "--cpu=%u", &cpu) == 1)
                         continue;
                 any = true;
         }
@@ -692,6 +707,8 @@ int main(int argc, char **argv)
                 fprintf(stderr, "engine_bench: --repeat=1..%u, --ms=1 or more\n", REPEAT_MAX);
                 return 2;
         }
+        if (cpu < CPU_SETSIZE)
+                run_on(cpu);
         setpriority(PRIO_PROCESS, 0, -20); /* as the device's worker has it */
         for (unsigned k = 0; k < ARRAY_SIZE(experiments); k++) {
                 bool wanted = !any;

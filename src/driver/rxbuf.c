@@ -4,8 +4,6 @@
 
 #include "base/check.h"
 
-#define BLOCK_PAGES (RXBUF_FRAGMENT / RXBUF_PAGE)
-
 static_assert(RXBUF_PAGE / CACHE_LINE == VW_BUFFER_SIZES - 1 && CACHE_LINE == VW_BUFFER_STEP,
               "bins of the histogram");
 static_assert(RXBUF_FRAGMENT % RXBUF_PAGE == 0 && RXBUF_PAGE % CACHE_LINE == 0,
@@ -26,47 +24,30 @@ void rxbuf_slab_init(struct rxbuf_slab *s, void *base, size_t size, struct rxbuf
                 pages[i] = (struct rxbuf_page){ 0 };
 }
 
-void rxbuf_slab_free(struct rxbuf_slab *s, uint32_t page)
-{
-        uint32_t block = page / BLOCK_PAGES;
-
-        if (--s->pages[block * BLOCK_PAGES].in_use == 0)
-                s->next = MIN(s->next, block); /* the lowest first: what is used stays in the caches */
-        s->free_pages++;
-}
-
+/* The fragment that is to be cut holds them. */
 static void open_pages(struct rxbuf_slab *s, uint32_t page, uint32_t n)
 {
-        s->pages[page / BLOCK_PAGES * BLOCK_PAGES].in_use += (uint16_t)n;
+        s->pages[page / RXBUF_BLOCK * RXBUF_BLOCK].in_use += (uint16_t)n;
         s->free_pages -= n;
-        for (uint32_t i = page; i < page + n; i++)
-                s->pages[i].refs = RXBUF_OPEN;
-}
-
-/* Of an open page's references those are left that buffers hold: `cuts`, less the buffers that have come back. */
-static void close_page(struct rxbuf_slab *s, uint32_t page, uint32_t cuts)
-{
-        s->pages[page].refs = (uint16_t)(s->pages[page].refs - (RXBUF_OPEN - cuts));
-        if (s->pages[page].refs == 0)
-                rxbuf_slab_free(s, page);
+        rxbuf_slab_hold(s, page, page + n - 1);
 }
 
 /* Eight free pages of one block, else a page of a block that is in use anyway, else any page.  Returns how many pages from
  * *ret_page on are free for a fragment; 0: none. */
 static uint32_t find_pages(struct rxbuf_slab *s, uint32_t *ret_page)
 {
-        uint32_t blocks = (s->n_pages + BLOCK_PAGES - 1) / BLOCK_PAGES;
+        uint32_t blocks = (s->n_pages + RXBUF_BLOCK - 1) / RXBUF_BLOCK;
         uint32_t found = blocks, page;
 
         for (uint32_t i = 0; i < blocks && s->free_pages > 0; i++) {
-                uint32_t block = (s->next + i) % blocks, first = block * BLOCK_PAGES;
-                uint32_t n = MIN(BLOCK_PAGES, s->n_pages - first);
+                uint32_t block = (s->next + i) % blocks, first = block * RXBUF_BLOCK;
+                uint32_t n = MIN(RXBUF_BLOCK, s->n_pages - first);
 
-                if (n == BLOCK_PAGES && s->pages[first].in_use == 0) {
+                if (n == RXBUF_BLOCK && s->pages[first].in_use == 0) {
                         s->next = block;
                         if (!s->single_pages) {
                                 *ret_page = first;
-                                return BLOCK_PAGES;
+                                return RXBUF_BLOCK;
                         }
                 }
                 if (s->pages[first].in_use < n && (found == blocks || s->pages[first].in_use > 0)) {
@@ -77,7 +58,7 @@ static uint32_t find_pages(struct rxbuf_slab *s, uint32_t *ret_page)
         }
         if (found == blocks)
                 return 0;
-        for (page = found * BLOCK_PAGES; s->pages[page].refs > 0;)
+        for (page = found * RXBUF_BLOCK; s->pages[page].refs > 0;)
                 page++;
         *ret_page = page;
         return 1;
@@ -131,34 +112,25 @@ void rxbuf_set_mode(struct rxbuf *r, enum vw_rx_buffers mode)
         r->config.mode = mode;
 }
 
-void rxbuf_pass_pages(struct rxbuf *r)
-{
-        while (r->page < r->pos / RXBUF_PAGE) {
-                close_page(r->slab, r->page++, r->cuts);
-                r->cuts = r->pos > r->page * RXBUF_PAGE; /* the last one reaches into the next page, or not */
-        }
-}
-
 static void close_fragment(struct rxbuf *r)
 {
+        if (r->begin < r->end)
+                rxbuf_slab_drop(r->slab, r->begin / RXBUF_PAGE, (r->end - 1) / RXBUF_PAGE);
         r->wasted += r->end - r->pos;
-        for (; r->page * RXBUF_PAGE < r->end; r->cuts = 0)
-                close_page(r->slab, r->page++, r->cuts);
         r->begin = r->pos = r->end;
 }
 
 int rxbuf_open(struct rxbuf *r, uint32_t need)
 {
-        uint32_t page = 0, n = find_pages(r->slab, &page);
+        uint32_t page = 0, n;
 
+        close_fragment(r); /* first: its pages may be those that are free */
+        n = find_pages(r->slab, &page);
         if (n * RXBUF_PAGE < need)
                 return -ENOMEM;
-        close_fragment(r);
         open_pages(r->slab, page, n);
         r->begin = r->pos = page * RXBUF_PAGE;
         r->end = (page + n) * RXBUF_PAGE;
-        r->page = page;
-        r->cuts = 0;
         r->opened += n * RXBUF_PAGE;
         return 0;
 }
@@ -188,11 +160,8 @@ void rxbuf_undo(struct rxbuf *r, const struct rx_buffer *buf)
                 rxbuf_put(r, buf);
                 return;
         }
-        while (r->page > start / RXBUF_PAGE) { /* which it has closed: open again */
-                r->cuts = r->slab->pages[--r->page].refs;
-                r->slab->pages[r->page].refs = RXBUF_OPEN;
-        }
-        r->cuts--;
+        /* its pages stay the fragment's */
+        rxbuf_slab_drop(r->slab, start / RXBUF_PAGE, (r->pos - 1) / RXBUF_PAGE);
         r->pos = start;
         r->taken -= buf->truesize;
         r->holes -= hole;

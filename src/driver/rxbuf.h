@@ -1,12 +1,12 @@
 /* Receive buffers that size themselves, cut from page fragments of the queue's own shared memory.
  *
  * Two value types.  The slab hands out fragments: 32 KiB where eight pages in a row are free, else single pages.  Each
- * page is counted by the buffers that touch it, so a buffer held for long pins its page, not its fragment.
+ * page is counted by the buffers that touch it, so a buffer held for long pins its pages, not its fragment.
  * The rxbuf of a queue cuts buffers off the current fragment, each as long as the next packet is expected to be.  When
  * the rest of the fragment could not hold another, it joins the last buffer and its truesize: nothing is unaccounted.
  *
- * What a buffer costs: a fragment's pages are opened with more references than buffers can be cut off them, and cutting only counts how
- * many were used.  The page's own count is put right once, when the fragment has gone past it, and a buffer that comes back takes one off.
+ * What a buffer costs: a fragment that is being cut holds each of its pages once, and nearly every buffer touches one page or two.  Which
+ * of the two, and whether a page is free now, is reckoned without branches: sizes that do not divide a page would have them mispredicted.
  * No allocation: memory and page records are the caller's.  Owner: the queue's thread. */
 #pragma once
 #include <stdbool.h>
@@ -19,18 +19,15 @@
 
 #define RXBUF_PAGE     4096u
 #define RXBUF_FRAGMENT 32768u
+#define RXBUF_BLOCK    (RXBUF_FRAGMENT / RXBUF_PAGE) /* pages */
 #define RXBUF_DATA_MIN 1518u           /* bytes after the header: an Ethernet frame with VLAN tag */
 #define RXBUF_SIZES    VW_BUFFER_SIZES /* bins of the histogram: by cache lines */
 
 /* ---- slab ---- */
 
-/* References of a page that a fragment has not gone past: more than the buffers that can touch one, a cache line long at the least. */
-#define RXBUF_OPEN (RXBUF_PAGE / CACHE_LINE + 2)
-
 struct rxbuf_page {
-        uint16_t
-                refs; /* buffers that touch it; of an open one RXBUF_OPEN, less the buffers that came back; 0: free */
-        uint16_t in_use; /* of the first page of a block of eight: how many of them are not free */
+        uint16_t refs;   /* buffers that touch it, and the fragment that is being cut; 0: free */
+        uint16_t in_use; /* of the first page of a block: how many of its pages are not free */
 };
 
 struct rxbuf_slab {
@@ -43,8 +40,38 @@ struct rxbuf_slab {
 
 /* `size` is cut down to whole pages; `pages` has size / RXBUF_PAGE records. */
 void rxbuf_slab_init(struct rxbuf_slab *s, void *base, size_t size, struct rxbuf_page *pages);
-/* The last reference to a page is gone. */
-void rxbuf_slab_free(struct rxbuf_slab *s, uint32_t page);
+
+/* One more for each page from `first` to `last`. */
+static inline void rxbuf_slab_hold(struct rxbuf_slab *s, uint32_t first, uint32_t last)
+{
+        unsigned two = last != first;
+
+        s->pages[first].refs++;
+        s->pages[last].refs = (uint16_t)(s->pages[last].refs + two);
+        for (uint32_t page = first + 1; page < last; page++)
+                s->pages[page].refs++;
+}
+
+/* One less for each page from `first` to `last`, which are of one block. */
+static inline void rxbuf_slab_drop(struct rxbuf_slab *s, uint32_t first, uint32_t last)
+{
+        uint32_t block = first / RXBUF_BLOCK;
+        struct rxbuf_page *a = &s->pages[first], *b = &s->pages[last], *head = &s->pages[block * RXBUF_BLOCK];
+        unsigned two = last != first, freed;
+
+        check(a->refs > 0 && b->refs > 0);
+        a->refs--;
+        b->refs = (uint16_t)(b->refs - two);
+        freed = (a->refs == 0) + (two & (b->refs == 0));
+        for (uint32_t page = first + 1; page < last; page++) {
+                check(s->pages[page].refs > 0);
+                freed += --s->pages[page].refs == 0;
+        }
+        s->free_pages += freed;
+        head->in_use = (uint16_t)(head->in_use - freed);
+        if (unlikely(head->in_use == 0))
+                s->next = MIN(s->next, block); /* the lowest first: what is used stays in the caches */
+}
 
 /* ---- buffers ---- */
 
@@ -69,8 +96,6 @@ struct rxbuf {
         /* the current fragment, in bytes from the slab's base */
         uint32_t begin, pos, end;
         uint32_t hole; /* of the buffer that ended it, if one did */
-        uint32_t page; /* that `pos` lies in: the fragment's pages before it are closed */
-        uint32_t cuts; /* buffers cut off the fragment that touch that page */
         /* counters, bytes: opened == taken + wasted + what the current fragment has left */
         uint64_t opened;             /* fragments taken from the slab */
         uint64_t taken;              /* the sum of truesize of all buffers cut */
@@ -109,9 +134,8 @@ struct rxbuf_lengths rxbuf_lengths(const struct rxbuf *r);
 /* For layouts that need all of a packet in one buffer: `len` (up to RXBUF_FRAGMENT), rounded up to a cache line. */
 struct rxbuf_lengths rxbuf_exactly(uint32_t len);
 
-/* The slow parts of the two below: another fragment; the page of `pos` is another. */
+/* The slow part of the next one: another fragment, of `need` bytes at the least.  0 or -ENOMEM. */
 int rxbuf_open(struct rxbuf *r, uint32_t need);
-void rxbuf_pass_pages(struct rxbuf *r);
 
 /* The next buffer.  0 or -ENOMEM.  It is longer than wanted where a hole joins it. */
 static inline int rxbuf_get(struct rxbuf *r, struct rxbuf_lengths lengths, struct rx_buffer *ret_buf)
@@ -136,10 +160,8 @@ static inline int rxbuf_get(struct rxbuf *r, struct rxbuf_lengths lengths, struc
         r->hole = hole;
         r->holes += hole;
         r->taken += need + hole;
+        rxbuf_slab_hold(r->slab, r->pos / RXBUF_PAGE, (r->pos + need + hole - 1) / RXBUF_PAGE);
         r->pos += need + hole;
-        r->cuts++;
-        if (r->pos / RXBUF_PAGE != r->page)
-                rxbuf_pass_pages(r);
         return 0;
 }
 
@@ -150,17 +172,12 @@ void rxbuf_undo(struct rxbuf *r, const struct rx_buffer *buf);
 /* The buffer is no longer used, in any order. */
 static inline void rxbuf_put(struct rxbuf *r, const struct rx_buffer *buf)
 {
-        struct rxbuf_slab *s = r->slab;
-        uint32_t start = (uint32_t)(buf->ptr - s->base) - r->config.headroom;
-        uint32_t page = start / RXBUF_PAGE, last = (start + buf->truesize - 1) / RXBUF_PAGE;
+        uint32_t start = (uint32_t)(buf->ptr - r->slab->base) - r->config.headroom;
+        uint32_t last = (start + buf->truesize - 1) / RXBUF_PAGE;
 
-        check(last < s->n_pages);
+        check(last < r->slab->n_pages);
         r->returned += buf->truesize;
-        do {
-                check(s->pages[page].refs > 0);
-                if (--s->pages[page].refs == 0)
-                        rxbuf_slab_free(s, page);
-        } while (++page <= last);
+        rxbuf_slab_drop(r->slab, start / RXBUF_PAGE, last);
 }
 
 /* Whether `b` goes on where the first `len` bytes of `a` end, in one fragment: then the two are one piece. */
