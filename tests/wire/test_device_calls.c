@@ -574,3 +574,26 @@ TEST(device_calls, that_are_not_sent_are_explained)
         expect_says(1, "its memory is left alone until the front end sets it up again");
         end();
 }
+
+TEST(device_calls, wait_for_a_port_or_a_front_end_that_is_named)
+{
+        begin((struct vw_device_config){ 0 }, 0, 64);
+        EXPECT_SOON((front_send(&f, 0, (const uint8_t[60]){ 2 }, 60, NULL), front_kick(&f, 1),
+                     front_reap(&f, 1, NULL, 64), counter(1, VW_C_port_full) > 0));
+        expect_says(1, "the port is full; waits until it is writable, then goes on with the ");
+        drain_port();
+        EXPECT_SOON((drain_port(), says(1, "nothing is offered; waits for the driver's kick") ||
+                                           (front_reap(&f, 1, NULL, 64), false)));
+        front_stop(&f, 1);
+        front_ring(&f, 1);
+        EXPECT_EQ(vu_frontend_vring_enable(&f.fe, 1, false), 0);
+        front_start(&f, 1);
+        EXPECT_SOON(says(1, "disabled by the front end"));
+        front_disconnect(&f);
+
+        front_hello(&f, 0, 64);
+        front_ring(&f, 1);
+        front_start(&f, 1);
+        EXPECT_SOON(says(1, "it was never enabled, so kicks are kept; waits for the front end"));
+        end();
+}
