@@ -33,8 +33,8 @@
 #define SHUT_EVENTS   64 /* publications, at first; each fruitless hold in a row makes it four times as long */
 #define HOPELESS      4  /* holds in a row: then holding is given up */
 
-#define STREAM                                                                                               \
-        8 /* packets outstanding for each that was published, or beside it: GSO frames, or a long queue */
+/* packets outstanding for each that was published, or beside it: GSO frames, or a long queue */
+#define STREAM          8
 #define SOON_SHARE      4  /* of the hold: four more would join; of a stream one more */
 #define LATE_SHARE      2  /* one more would; of a stream one in two holds */
 #define SCORE_IN        24 /* 24 publications of 8 packets settle within 200 */

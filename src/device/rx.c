@@ -413,8 +413,7 @@ static int take_ahead(struct dev_queue *q, struct dev_run *run)
 {
         struct dev_lane *lane = q->lane;
         struct iovec iov[2] = {
-                {0                          },
-                { .iov_base = lane->ahead.bytes, .iov_len = lane->ahead.len }
+                [1] = {.iov_base = lane->ahead.bytes, .iov_len = lane->ahead.len}
         };
         struct vw_pkt pkt = { .iov = &iov[1], .n_iov = 1, .len = lane->ahead.len, .hdr = lane->ahead.hdr };
 
@@ -437,8 +436,7 @@ static int read_ahead(struct dev_queue *q, struct dev_run *run)
 {
         struct dev_lane *lane = q->lane;
         struct iovec iov[2] = {
-                {0                       },
-                { .iov_base = lane->ahead.bytes, .iov_len = VW_FRAME_MAX }
+                [1] = {.iov_base = lane->ahead.bytes, .iov_len = VW_FRAME_MAX}
         };
         struct vw_pkt pkt = { .iov = &iov[1], .n_iov = 1 };
 

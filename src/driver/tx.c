@@ -32,6 +32,14 @@ static uint8_t *buf_frame(const struct drv_txq *q, uint32_t i)
         return q->buf_base + (size_t)i * TX_BUF_STRIDE + TX_HEADROOM;
 }
 
+/* The program's buffer whose frame begins at `frame`; TX_NONE: none of them does. */
+static uint32_t buf_at(const struct drv_txq *q, const void *frame)
+{
+        size_t at = (size_t)((const uint8_t *)frame - q->buf_base), i = at / TX_BUF_STRIDE;
+
+        return i < q->n_bufs && at - i * TX_BUF_STRIDE == TX_HEADROOM ? (uint32_t)i : TX_NONE;
+}
+
 static void buf_free(struct drv_txq *q, uint32_t i)
 {
         q->bufs[i].put = false;
@@ -86,11 +94,11 @@ VW_API void *vw_driver_buf_get(struct vw_driver *drv, unsigned pair)
 VW_API void vw_driver_buf_put(struct vw_driver *drv, unsigned pair, void *buf)
 {
         struct drv_txq *q = &drv->pairs[pair].tx;
-        size_t i = (size_t)((uint8_t *)buf - q->buf_base) / TX_BUF_STRIDE;
+        uint32_t i = buf_at(q, buf);
 
         drv_claim(&drv->pairs[pair]);
-        check(i < q->n_bufs && buf == buf_frame(q, (uint32_t)i) && !q->bufs[i].put);
-        buf_put(q, (uint32_t)i);
+        check(i != TX_NONE && !q->bufs[i].put);
+        buf_put(q, i);
 }
 
 VW_API void *vw_driver_alloc(struct vw_driver *drv, unsigned pair, size_t size, size_t align)
@@ -517,18 +525,14 @@ static int survey_pieces(const struct drv_pair *p, const struct vw_tx_pkt *pkt, 
 
 static int survey(const struct drv_pair *p, const struct vw_tx_pkt *pkt, struct place *ret_place)
 {
-        const struct drv_txq *q = &p->tx;
-        size_t at, buf, len;
+        uint32_t buf;
 
-        if (unlikely(!pkt->n_iov || pkt->n_iov > q->frags_max))
+        if (unlikely(!pkt->n_iov || pkt->n_iov > p->tx.frags_max))
                 return -EINVAL;
-        at = (size_t)((uint8_t *)pkt->iov[0].iov_base - q->buf_base);
-        buf = at / TX_BUF_STRIDE;
-        len = pkt->iov[0].iov_len;
-        if (unlikely(pkt->n_iov > 1 || buf >= q->n_bufs || at - buf * TX_BUF_STRIDE != TX_HEADROOM ||
-                     len > VW_TX_BUF_SIZE))
+        buf = buf_at(&p->tx, pkt->iov->iov_base);
+        if (unlikely(pkt->n_iov > 1 || buf == TX_NONE || pkt->iov->iov_len > VW_TX_BUF_SIZE))
                 return survey_pieces(p, pkt, ret_place);
-        *ret_place = (struct place){ (uint32_t)len, (uint32_t)buf, true };
+        *ret_place = (struct place){ (uint32_t)pkt->iov->iov_len, buf, true };
         return 0;
 }
 
@@ -536,14 +540,10 @@ static int survey(const struct drv_pair *p, const struct vw_tx_pkt *pkt, struct 
  * account.  The buffer; TX_NONE: there is more to look at. */
 static uint32_t plain_buf(const struct drv_txq *q, const struct vw_tx_pkt *pkt)
 {
-        size_t at, buf;
-
         if (pkt->n_iov != 1 || pkt->iov->iov_len - NET_ETH_LEN > q->plain_max ||
             pkt->hdr.flags & VW_HDR_F_NEEDS_CSUM || pkt->hdr.gso_type != VW_GSO_NONE || pkt->flow)
                 return TX_NONE;
-        at = (size_t)((uint8_t *)pkt->iov->iov_base - q->buf_base);
-        buf = at / TX_BUF_STRIDE;
-        return buf < q->n_bufs && at - buf * TX_BUF_STRIDE == TX_HEADROOM ? (uint32_t)buf : TX_NONE;
+        return buf_at(q, pkt->iov->iov_base);
 }
 
 /* Header and packet in one piece.  A header that asks for nothing mostly stands there from the time before; then it is not

@@ -186,8 +186,8 @@ static inline void split_driver_offer(struct split_driver *half, uint16_t head, 
         store_relaxed(&half->ring.avail->ring[pos], cpu_to_le16(head));
 }
 
-#define SPLIT_DESC_AHEAD                                                                                     \
-        16 /* entries, four lines: the table is walked forwards, and the device's CPU has read it */
+/* entries, four lines: the table is walked forwards, and the device's CPU has read it */
+#define SPLIT_DESC_AHEAD 16
 
 /* A chain of one piece, which is what most packets are.  It is here to become part of its caller's loop. */
 static inline int split_driver_add_one(struct split_driver *half, uint64_t gpa, uint32_t len, uint16_t flags,

@@ -159,27 +159,3 @@ TEST(driver_orphan, the_byte_account_is_even_after_mode_switches)
         EXPECT_EQ(rig_count(&r, 1, VW_C_bql_inflight), 0);
         rig_end(&r);
 }
-
-/* T-BQL-04 */
-TEST(driver_orphan, late_completions_do_not_follow_into_the_next_connection)
-{
-        struct rig r;
-
-        rig_init(&r);
-        r.config.bql = true;
-        rig_start(&r);
-        rig_pair(&r)->tx.bql.allowed = UINT32_MAX;
-        for (unsigned i = 0; i < 50; i++)
-                EXPECT_EQ(rig_send(&r, 60), 1);
-        vw_driver_disconnect(r.drv);
-        EXPECT_EQ(r.done, 50);
-        EXPECT_EQ(rig_drops(&r, 1, VW_DROP_DISABLED), 50);
-        rig_start(&r);
-        EXPECT_EQ(bql_inflight(&rig_pair(&r)->tx.bql), 0);
-        EXPECT_EQ(rig_send(&r, 60), 1);
-        EXPECT_EQ(sd_consume(&r.dev, 0), 1);
-        rig_poll(&r, 64, SEC);
-        EXPECT_EQ(r.done, 51);
-        EXPECT_EQ(bql_inflight(&rig_pair(&r)->tx.bql), 0);
-        rig_end(&r);
-}
