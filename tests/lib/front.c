@@ -126,11 +126,23 @@ void front_hello(struct front *f, uint64_t features, unsigned size)
         check(vu_frontend_set_mem(&f->fe, &region, &f->memfd, 1) == 0);
 }
 
+static void end_ring(struct front_queue *q)
+{
+        if (q->cfg.size == 0)
+                return;
+        vq_driver_done(&q->vq);
+        close(q->kick);
+        close(q->call);
+        close(q->err);
+        *q = (struct front_queue){ 0 };
+}
+
 void front_ring(struct front *f, unsigned index)
 {
         struct front_queue *q = &f->q[index];
         size_t at = index * ring_bytes(f);
 
+        end_ring(q);
         *q = (struct front_queue){
                 .cfg = {.size = f->size, .features = f->features}
         };
@@ -173,21 +185,9 @@ uint32_t front_stop(struct front *f, unsigned index)
         return base;
 }
 
-static void end_ring(struct front_queue *q)
-{
-        if (q->cfg.size == 0)
-                return;
-        vq_driver_done(&q->vq);
-        close(q->kick);
-        close(q->call);
-        close(q->err);
-        *q = (struct front_queue){ 0 };
-}
-
 void front_renew(struct front *f, unsigned index)
 {
         front_stop(f, index);
-        end_ring(&f->q[index]);
         front_ring(f, index);
         front_start(f, index);
         check(vu_frontend_vring_enable(&f->fe, index, true) == 0);

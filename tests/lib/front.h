@@ -59,7 +59,7 @@ void front_close(struct front *f);
 
 /* A session, up to and with enabled rings of `size` entries. */
 void front_connect(struct front *f, uint64_t features, unsigned size);
-/* Its parts: up to and with the memory table; one ring; its start. */
+/* Its parts: up to and with the memory table; one ring, new, in place of the one that was there; its start. */
 void front_hello(struct front *f, uint64_t features, unsigned size);
 void front_ring(struct front *f, unsigned index);
 void front_start(struct front *f, unsigned index);

@@ -209,10 +209,6 @@ TEST(device_life, a_broken_queue_is_parked_until_it_is_set_up_again)
         EXPECT_EQ(read_count(f.q[1].err), 0);
 
         EXPECT_EQ(front_stop(&f, 1), 5);
-        vq_driver_done(&f.q[1].vq);
-        close(f.q[1].kick);
-        close(f.q[1].call);
-        close(f.q[1].err);
         front_ring(&f, 1);
         front_start(&f, 1);
         send_and_reap(20);
