@@ -2,65 +2,108 @@
  *
  * Some costs cannot be estimated from where they are caused.  A worker that polls takes packets one by one where a sleeper
  * would find a batch; each then wakes the receiver of the frame, perhaps from a CPU that the sender needs, and all of the load is slower by
- * half, though every poll finds work.  So the load is asked: for a span it is served the other way, and if more work gets done,
- * three times more often than not, that way stays.  The next trial is after 4 spans, then 16, up to 128 while nothing speaks for
- * a change: what is worse by x costs x for one span in 129. */
+ * half, though every poll finds work.  So the load is asked: it is served both ways in turn, a span each, and if one gets
+ * more work done that way stays.
+ *
+ * How many spans that takes depends on how steady the load is: round trips differ by a hundredth from span to span, a flood whose ends
+ * share a CPU by a third.  So the measure is the spread of the answers themselves.  With x what the other way gained in each pair
+ * of spans, and n pairs,
+ *
+ *      better      sum(x) > sqrt(CONVINCED * sum(x^2)), and more than LEAST on average
+ *      not better  sum(x) + sqrt(DOUBTFUL * sum(x^2)) < n * LEAST
+ *
+ * Where the difference is plain that is 5 pairs, or 2.  Loads that nothing can be said of are asked for PAIRS_MOST.  The next
+ * question is after 4 spans, then 16, up to 128 while nothing speaks for a change: what is plainly worse by x costs x for two
+ * spans in 132. */
 #include "device/duel.h"
 
 #include "base/check.h"
 #include "base/clock.h"
 
-#define SPAN         (8 * NSEC_PER_MSEC) /* eighty round trips and more; slices of the scheduler even out */
-#define SPAN_MOST    (3 * SPAN)          /* it slept: there is no load to be asked */
-#define WORK_LEAST   64                  /* in a span of a load that is asked */
-#define REST_LEAST   4                   /* spans */
-#define REST_MOST    128
-#define REST_GROWS   4
-#define CONVINCED    3 /* at first; after each change twice as much, since it may have been chance */
-#define DOUBTS_MOST  2
-#define OLD_RATE     3 /* parts of the rate until now to one of the last span */
-#define BETTER(a, b) (100 * (a) > 103 * (b))
+#define SPAN        (8 * NSEC_PER_MSEC) /* eighty round trips and more; some slices of the scheduler */
+#define SPAN_MOST   (3 * SPAN)          /* it slept: there is no load to be asked */
+#define WORK_LEAST  64                  /* in a span of a load that is asked */
+#define REST_LEAST  4                   /* spans */
+#define REST_MOST   128
+#define REST_GROWS  4
+#define PAIRS_MOST  128
+#define ONE         1024
+#define LEAST       (ONE * 3 / 100) /* smaller gains are not worth a change */
+#define CONVINCED   5 /* at first; after each change twice as much, since it may have been chance */
+#define DOUBTS_MOST 2
+#define DOUBTFUL    2
 
 static void begin_rest(struct duel *d, unsigned spans)
 {
-        d->trial = false;
+        d->asking = d->trial = false;
         d->kept = 0;
         d->rest = MIN(MAX(spans, (unsigned)REST_LEAST), (unsigned)REST_MOST);
 }
 
-/* `rate` 0 proves nothing, but is no reason to ask again soon. */
-static void judge(struct duel *d, uint64_t rate)
+static void ask(struct duel *d)
 {
-        if (rate > 0)
-                d->score = MAX(d->score + (BETTER(rate, d->rate) ? 1 : -1), 0);
-        if (d->score == 0 || rate == 0) {
+        d->asking = d->trial = true;
+        d->pairs = 0;
+        d->sum = d->squares = 0;
+}
+
+static bool better(const struct duel *d)
+{
+        return d->sum > d->pairs * (int64_t)LEAST &&
+               d->sum * d->sum >= ((int64_t)CONVINCED << d->doubts) * d->squares;
+}
+
+/* Two pairs are the least from which a spread can be known. */
+static bool not_better(const struct duel *d)
+{
+        int64_t short_of = d->pairs * (int64_t)LEAST - d->sum;
+
+        return d->pairs > 1 && short_of > 0 && short_of * short_of >= DOUBTFUL * d->squares;
+}
+
+static void answer(struct duel *d, uint64_t rate)
+{
+        int64_t gain = 2 * ONE * ((int64_t)rate - (int64_t)d->rate) / (int64_t)(rate + d->rate);
+
+        d->trial = false;
+        d->pairs++;
+        d->sum += gain;
+        d->squares += gain * gain;
+        if (better(d)) {
+                d->unusual = !d->unusual;
+                d->doubts = MIN(d->doubts + 1, (unsigned)DOUBTS_MOST);
+                begin_rest(d, REST_LEAST);
+        } else if (not_better(d) || d->pairs == PAIRS_MOST) {
                 begin_rest(d, REST_GROWS * d->rest);
-                return;
         }
-        begin_rest(d, REST_LEAST);
-        if (d->score < CONVINCED << d->doubts)
-                return;
-        d->unusual = !d->unusual;
-        d->score = 0;
-        d->rate = 0;
-        d->doubts = MIN(d->doubts + 1, (unsigned)DOUBTS_MOST);
+}
+
+/* A span without work proves nothing, but is no reason to ask again soon. */
+static void end_span(struct duel *d, uint64_t rate, bool enough)
+{
+        if (d->asking && rate == 0) {
+                begin_rest(d, REST_GROWS * d->rest);
+        } else if (d->trial) {
+                answer(d, rate);
+        } else {
+                d->rate = rate;
+                d->kept++;
+                if (d->asking)
+                        d->trial = true;
+                else if (enough && d->kept >= d->rest)
+                        ask(d);
+        }
 }
 
 bool duel_unusual(struct duel *d, uint64_t work, uint64_t now)
 {
-        uint64_t took = now - d->began, done = work - d->work, rate;
+        uint64_t took = now - d->began, done = work - d->work;
+        bool asleep = took >= SPAN_MOST;
 
-        if (took < SPAN)
-                return d->unusual != d->trial;
-        rate = took < SPAN_MOST ? (done << 20) / took : 0;
-        if (d->trial) {
-                judge(d, rate);
-        } else {
-                d->rate = d->rate ? (OLD_RATE * d->rate + rate) / (OLD_RATE + 1) : rate;
-                d->kept++;
-                d->trial = rate > 0 && done >= WORK_LEAST && d->kept >= d->rest;
+        if (took >= SPAN) {
+                end_span(d, asleep ? 0 : (done << 20) / took, !asleep && done >= WORK_LEAST);
+                d->began = now;
+                d->work = work;
         }
-        d->began = now;
-        d->work = work;
         return d->unusual != d->trial;
 }
