@@ -70,7 +70,7 @@ VW_API int vw_device_set(struct vw_device *dev, const struct vw_setting *setting
 VW_API int vw_device_get(struct vw_device *dev, int queue, enum vw_key key, int64_t *ret_value);
 /* What virtqueue `index` does and waits for, in words; returns the length like snprintf. */
 VW_API int vw_device_why(struct vw_device *dev, unsigned index, char *buf, size_t len);
-/* Records what polling and moderation decide, from the beginning: what they have learned is forgotten.  With -1 the record ends and is
+/* Records what polling, its trials and moderation decide, from the beginning: what they have learned is forgotten.  With -1 the record ends and is
  * written.  Takes `fd`, a regular file, on success only.  -EBUSY: there is a recording; -EALREADY: there is none; -EINVAL. */
 VW_API int vw_device_trace(struct vw_device *dev, int fd);
 /* Makes all decisions of a record again; any thread.  Returns how many calls that were, or -EPROTO with a sentence when one comes out

@@ -95,6 +95,20 @@ static void end_span(struct duel *d, uint64_t rate, bool enough)
         }
 }
 
+static bool way(const struct duel *d)
+{
+        return d->unusual != d->trial;
+}
+
+static void record(struct duel *d, enum duel_step step, uint64_t work, uint64_t now)
+{
+        struct duel_trace *t = d->trace;
+
+        if (t && t->n < t->max)
+                t->events[t->n++] =
+                        (struct duel_event){ .now = now, .work = work, .step = step, .unusual = way(d) };
+}
+
 bool duel_unusual(struct duel *d, uint64_t work, uint64_t now)
 {
         uint64_t took = now - d->began, done = work - d->work;
@@ -104,6 +118,35 @@ bool duel_unusual(struct duel *d, uint64_t work, uint64_t now)
                 end_span(d, asleep ? 0 : (done << 20) / took, !asleep && done >= WORK_LEAST);
                 d->began = now;
                 d->work = work;
+                record(d, DUEL_SPAN, work, now);
         }
-        return d->unusual != d->trial;
+        return way(d);
+}
+
+void duel_forget(struct duel *d, uint64_t now)
+{
+        *d = (struct duel){ .trace = d->trace };
+        record(d, DUEL_FORGET, 0, now);
+}
+
+/* ---- traces ---- */
+
+void duel_trace_begin(struct duel *d, struct duel_trace *t, struct duel_event *events, unsigned max)
+{
+        *t = (struct duel_trace){ .events = events, .max = max };
+        *d = (struct duel){ .trace = t };
+}
+
+void duel_trace_end(struct duel *d)
+{
+        d->trace = NULL;
+}
+
+bool duel_repeat(struct duel *d, const struct duel_event *e)
+{
+        if (e->step == DUEL_FORGET)
+                duel_forget(d, e->now);
+        else
+                duel_unusual(d, e->work, e->now);
+        return way(d) == e->unusual;
 }

@@ -4,17 +4,42 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum duel_step { DUEL_FORGET, DUEL_SPAN };
+
+/* One call that ended a span, or that forgot, and what came of it. */
+struct duel_event {
+        uint64_t now, work;
+        enum duel_step step;
+        bool unusual;
+};
+
+struct duel_trace {
+        struct duel_event *events;
+        unsigned n, max;
+};
+
 struct duel {
         bool unusual;        /* the way in force but for trials */
         bool asking;         /* spans of the two ways in turn */
         bool trial;          /* one of the other way, under way */
         unsigned kept, rest; /* spans of the way in force since the last question; how many there are to be */
         unsigned doubts;     /* changes, as far as they count */
-        uint64_t began, work; /* of the span under way */
-        uint64_t rate;        /* work in 2^20 ns, of the last span of the way in force */
-        unsigned pairs;       /* answers to the question */
-        int64_t sum, squares; /* of what the other way gained in each pair, in 1024ths */
+        uint64_t began, work;     /* of the span under way */
+        uint64_t rate;            /* work in 2^20 ns, of the last span of the way in force */
+        unsigned pairs;           /* answers to the question */
+        int64_t sum, squares;     /* of what the other way gained in each pair, in 1024ths */
+        struct duel_trace *trace; /* or NULL */
 };
 
 /* Which way to go on from `now`, when `work` has been done in all: true for the unusual one.  Call it often. */
 bool duel_unusual(struct duel *d, uint64_t work, uint64_t now);
+
+/* The load is another one: what was learned goes, the trace stays. */
+void duel_forget(struct duel *d, uint64_t now);
+
+/* Records from now on, from the beginning: what was learned goes.  When the events are used up recording ends. */
+void duel_trace_begin(struct duel *d, struct duel_trace *t, struct duel_event *events, unsigned max);
+void duel_trace_end(struct duel *d);
+
+/* Makes a recorded call again.  False: it comes out otherwise. */
+bool duel_repeat(struct duel *d, const struct duel_event *e);

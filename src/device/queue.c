@@ -110,7 +110,7 @@ void dev_queue_adopt_settings(struct dev_queue *q, uint64_t now)
         if (word == q->settings)
                 return;
         if (s.poll_us != settings_unpack(q->settings).poll_us)
-                q->worker->duel = (struct duel){ 0 };
+                duel_forget(&q->worker->duel, now);
         q->settings = word;
         polling_set(&q->polling, s.poll_us, now);
         if (s.adaptive) {

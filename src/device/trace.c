@@ -1,8 +1,9 @@
-/* Records of what polling and moderation decided, to be asked again elsewhere: was that right, and why was it so?
+/* Records of what the worker's duel, polling and moderation decided, to be asked again elsewhere: was that right, and why was it so?
  *
  * The policies are functions of their state and of the calls they get.  A recording begins with policies that have learned
  * nothing, so the calls alone are the whole record; it is text, a line each, times in ns:
  *
+ *      WORKER duel TIME forget|span WORK WAY               WAY, usual or unusual, is what was decided
  *      QUEUE polling TIME set|begin|hit|miss|yield|woke VALUE STOLEN       begin's VALUE: the deadline decided, 0 for none
  *      QUEUE moderation TIME init|note|apply|beside N OUTSTANDING PHASE HOLDS     PHASE and HOLDS are what was decided
  *
@@ -21,14 +22,18 @@
 #include "device/queue.h"
 
 #define EVENTS        65536 /* of a policy of a queue: 2 MiB; some seconds of a busy link */
+#define WORKERS_MAX   VW_QUEUE_PAIRS_MAX
 #define QUEUES_MAX    (2 * VW_QUEUE_PAIRS_MAX + 1)
 #define TIME_MAX      (UINT64_C(1) << 56) /* two years: sums of times stay in 64 bits */
 #define PUBLISHED_MAX (2 * VW_QUEUE_SIZE_MAX)
 #define FIRST_LINE    "vwire trace 1: queue policy time-ns step numbers\n"
 
+static const char *const duel_words[] = { "forget", "span" };
+static const char *const way_words[] = { "usual", "unusual" };
 static const char *const polling_words[] = { "set", "begin", "hit", "miss", "yield", "woke" };
 static const char *const moderation_words[] = { "init", "note", "apply", "beside" };
 static const char *const phase_words[] = { "off", "trial", "check", "on" };
+static_assert(ARRAY_SIZE(duel_words) == DUEL_SPAN + 1, "a word each");
 static_assert(ARRAY_SIZE(polling_words) == POLLING_WOKE + 1, "a word each");
 static_assert(ARRAY_SIZE(moderation_words) == MODERATION_BESIDE + 1, "a word each");
 static_assert(ARRAY_SIZE(phase_words) == MODERATION_PHASES, "a word each");
@@ -40,8 +45,14 @@ struct recording {
         struct moderation_event notes[EVENTS];
 };
 
+struct duel_recording {
+        struct duel_trace duel;
+        struct duel_event spans[EVENTS];
+};
+
 struct dev_trace {
         int fd;
+        struct duel_recording *workers;
         struct recording queues[]; /* by index; memory that is not written to is not taken */
 };
 
@@ -61,6 +72,8 @@ static void begin_recording(void *arg)
         struct dev_worker *w = arg;
         struct vw_device *dev = w->dev;
 
+        duel_trace_begin(&w->duel, &dev->trace->workers[w->index].duel, dev->trace->workers[w->index].spans,
+                         EVENTS);
         for (unsigned i = 0; i < dev->n_vrings; i++)
                 if (dev->queues[i].worker == w)
                         record_queue(&dev->queues[i], &dev->trace->queues[i], clock_now());
@@ -71,6 +84,7 @@ static void end_recording(void *arg)
         struct dev_worker *w = arg;
         struct vw_device *dev = w->dev;
 
+        duel_trace_end(&w->duel);
         for (unsigned i = 0; i < dev->n_vrings; i++)
                 if (dev->queues[i].worker == w) {
                         polling_trace_end(&dev->queues[i].polling);
@@ -79,6 +93,13 @@ static void end_recording(void *arg)
 }
 
 /* ---- writing ---- */
+
+static void write_spans(FILE *out, unsigned worker, const struct duel_trace *t)
+{
+        for (unsigned i = 0; i < t->n; i++)
+                fprintf(out, "%u duel %" PRIu64 " %s %" PRIu64 " %s\n", worker, t->events[i].now,
+                        duel_words[t->events[i].step], t->events[i].work, way_words[t->events[i].unusual]);
+}
 
 static void write_polls(FILE *out, unsigned queue, const struct polling_trace *t)
 {
@@ -95,7 +116,7 @@ static void write_notes(FILE *out, unsigned queue, const struct moderation_trace
                         phase_words[t->events[i].next], t->events[i].holds);
 }
 
-static int write_all(const struct dev_trace *trace, unsigned n_queues)
+static int write_all(const struct dev_trace *trace, unsigned n_workers, unsigned n_queues)
 {
         FILE *out = fdopen(trace->fd, "w");
         bool failed;
@@ -105,12 +126,21 @@ static int write_all(const struct dev_trace *trace, unsigned n_queues)
                 return -ENOMEM;
         }
         fputs(FIRST_LINE, out);
+        for (unsigned i = 0; i < n_workers; i++)
+                write_spans(out, i, &trace->workers[i].duel);
         for (unsigned i = 0; i < n_queues; i++) {
                 write_polls(out, i, &trace->queues[i].polling);
                 write_notes(out, i, &trace->queues[i].moderation);
         }
         failed = ferror(out);
         return fclose(out) == EOF || failed ? -EIO : 0;
+}
+
+static void free_trace(struct vw_device *dev)
+{
+        free(dev->trace->workers);
+        free(dev->trace);
+        dev->trace = NULL;
 }
 
 static int begin_trace(struct vw_device *dev, int fd)
@@ -125,6 +155,11 @@ static int begin_trace(struct vw_device *dev, int fd)
         dev->trace = calloc(1, sizeof(*dev->trace) + dev->n_vrings * sizeof(struct recording));
         if (!dev->trace)
                 return -ENOMEM;
+        dev->trace->workers = calloc(dev->n_workers, sizeof(*dev->trace->workers));
+        if (!dev->trace->workers) {
+                free_trace(dev);
+                return -ENOMEM;
+        }
         dev->trace->fd = fd;
         for (unsigned i = 0; i < dev->n_workers; i++)
                 dev_on_worker(&dev->workers[i], begin_recording, &dev->workers[i]);
@@ -141,15 +176,18 @@ int vw_device_trace(struct vw_device *dev, int fd)
                 return -EALREADY;
         for (unsigned i = 0; i < dev->n_workers; i++)
                 dev_on_worker(&dev->workers[i], end_recording, &dev->workers[i]);
-        r = write_all(dev->trace, dev->n_vrings);
-        free(dev->trace);
-        dev->trace = NULL;
+        r = write_all(dev->trace, dev->n_workers, dev->n_vrings);
+        free_trace(dev);
         return r;
 }
 
 /* ---- replaying ---- */
 
 struct replay {
+        struct {
+                struct duel duel;
+                uint64_t time;
+        } workers[WORKERS_MAX];
         struct {
                 struct polling polling;
                 struct moderation moderation;
@@ -175,33 +213,55 @@ static bool later(uint64_t *last, uint64_t now)
         return ok;
 }
 
-/* "unreadable" unless it is one of ours: the file may come from anywhere. */
-static const char *replay_line(struct replay *r, const char *line)
-{
-        char policy[16] = "", step[16] = "", phase[16] = "";
-        unsigned queue, at, next, holds = 2, n_words, outstanding = 0;
-        struct polling_event poll = { 0 };
-        uint64_t now, value, stolen;
-        unsigned n;
+static const char unreadable[] = "unreadable", otherwise[] = "decided otherwise";
 
-        n_words = (unsigned)sscanf(line, "%u %15s %" SCNu64 " %15s", &queue, policy, &now, step);
-        if (n_words != 4 || queue >= QUEUES_MAX)
-                return "unreadable";
-        if (!strcmp(policy, "polling")) {
-                if (sscanf(line, "%*u %*s %*u %*s %" SCNu64 " %" SCNu64, &value, &stolen) != 2 ||
-                    !find_word(step, polling_words, ARRAY_SIZE(polling_words), &at) || stolen >= TIME_MAX ||
-                    (at == POLLING_SET && value > VW_POLL_US_MAX) ||
-                    !later(&r->queues[queue].polling_time, now))
-                        return "unreadable";
-                poll = (struct polling_event){ now, value, stolen, (enum polling_step)at };
-                return polling_repeat(&r->queues[queue].polling, &poll) ? NULL : "decided otherwise";
-        }
-        if (strcmp(policy, "moderation") != 0 ||
+static const char *replay_duel(struct replay *r, unsigned worker, const char *step, uint64_t now,
+                               const char *line)
+{
+        char word[16] = "";
+        unsigned at, way;
+        uint64_t work;
+
+        if (worker >= WORKERS_MAX || sscanf(line, "%*u %*s %*u %*s %" SCNu64 " %15s", &work, word) != 2 ||
+            !find_word(step, duel_words, ARRAY_SIZE(duel_words), &at) ||
+            !find_word(word, way_words, ARRAY_SIZE(way_words), &way) || !later(&r->workers[worker].time, now))
+                return unreadable;
+        return duel_repeat(&r->workers[worker].duel,
+                           &(struct duel_event){
+                                   .now = now, .work = work, .step = (enum duel_step)at, .unusual = way })
+                       ? NULL
+                       : otherwise;
+}
+
+static const char *replay_poll(struct replay *r, unsigned queue, const char *step, uint64_t now,
+                               const char *line)
+{
+        uint64_t value, stolen;
+        unsigned at;
+
+        if (queue >= QUEUES_MAX ||
+            sscanf(line, "%*u %*s %*u %*s %" SCNu64 " %" SCNu64, &value, &stolen) != 2 ||
+            !find_word(step, polling_words, ARRAY_SIZE(polling_words), &at) || stolen >= TIME_MAX ||
+            (at == POLLING_SET && value > VW_POLL_US_MAX) || !later(&r->queues[queue].polling_time, now))
+                return unreadable;
+        return polling_repeat(&r->queues[queue].polling,
+                              &(struct polling_event){ now, value, stolen, (enum polling_step)at })
+                       ? NULL
+                       : otherwise;
+}
+
+static const char *replay_note(struct replay *r, unsigned queue, const char *step, uint64_t now,
+                               const char *line)
+{
+        unsigned n, outstanding, holds, at, next;
+        char phase[16] = "";
+
+        if (queue >= QUEUES_MAX ||
             sscanf(line, "%*u %*s %*u %*s %u %u %15s %u", &n, &outstanding, phase, &holds) != 4 ||
             !find_word(step, moderation_words, ARRAY_SIZE(moderation_words), &at) ||
             !find_word(phase, phase_words, ARRAY_SIZE(phase_words), &next) || holds > 1 ||
             n > PUBLISHED_MAX || !later(&r->queues[queue].moderation_time, now))
-                return "unreadable";
+                return unreadable;
         return moderation_repeat(&r->queues[queue].moderation,
                                  &(struct moderation_event){ .now = now,
                                                              .n = n,
@@ -210,7 +270,25 @@ static const char *replay_line(struct replay *r, const char *line)
                                                              .next = (enum moderation_phase)next,
                                                              .holds = holds })
                        ? NULL
-                       : "decided otherwise";
+                       : otherwise;
+}
+
+/* What is wrong with it, or NULL: the file may come from anywhere. */
+static const char *replay_line(struct replay *r, const char *line)
+{
+        char policy[16] = "", step[16] = "";
+        unsigned whose;
+        uint64_t now;
+
+        if (sscanf(line, "%u %15s %" SCNu64 " %15s", &whose, policy, &now, step) != 4)
+                return unreadable;
+        if (!strcmp(policy, "duel"))
+                return replay_duel(r, whose, step, now, line);
+        if (!strcmp(policy, "polling"))
+                return replay_poll(r, whose, step, now, line);
+        if (!strcmp(policy, "moderation"))
+                return replay_note(r, whose, step, now, line);
+        return unreadable;
 }
 
 static int64_t replay_file(FILE *in, struct replay *r, const char **ret_why)

@@ -1,6 +1,7 @@
 /* Which of two ways is the better, found out under way: loads in figures, and what the trials cost them. */
 #include "device/duel.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "rng.h"
 #include "test.h"
@@ -142,4 +143,31 @@ TEST(duel, a_trial_in_which_the_load_stops_proves_nothing)
         }
         EXPECT_EQ(l.changes, 0);
         EXPECT_EQ(l.duel.pairs, 0);
+}
+
+TEST(duel, a_trace_replays_and_a_forged_one_does_not)
+{
+        static struct duel_event events[2000];
+        struct load l = load_of(56, 130, 20);
+        struct duel again = { 0 };
+        struct duel_trace t;
+
+        run(&l, 200 * MS); /* learned before: it must not matter */
+        duel_trace_begin(&l.duel, &t, events, ARRAY_SIZE(events));
+        run(&l, NSEC_PER_SEC);
+        duel_forget(&l.duel, l.now);
+        l.usual = 200;
+        run(&l, NSEC_PER_SEC);
+        duel_trace_end(&l.duel);
+        run(&l, NSEC_PER_SEC);
+        EXPECT(t.n > 200);
+        EXPECT(t.n <= 2 * 125 + 1);
+        for (unsigned i = 0; i < t.n; i++)
+                EXPECT(duel_repeat(&again, &events[i]));
+        again = (struct duel){ 0 };
+        events[10].work *= 3;
+        for (unsigned i = 0; i < t.n; i++)
+                if (!duel_repeat(&again, &events[i]))
+                        return;
+        fail();
 }

@@ -425,6 +425,17 @@ static int trace(int fd)
         return r;
 }
 
+static unsigned lines_with(FILE *file, const char *queue, const char *step)
+{
+        char line[256];
+        unsigned n = 0;
+
+        rewind(file);
+        while (fgets(line, sizeof(line), file))
+                n += !strncmp(line, queue, strlen(queue)) && strstr(line, step);
+        return n;
+}
+
 /* What was decided while everything changed is decided again by the record */
 TEST(device_calls, decisions_are_recorded_and_replay)
 {
@@ -444,20 +455,11 @@ TEST(device_calls, decisions_are_recorded_and_replay)
         EXPECT_EQ(trace(-1), 0);
         rewind(file);
         EXPECT(vw_trace_replay(dup(fileno(file)), &why) > 1000);
+        EXPECT(lines_with(file, "0 duel ", " forget 0 usual") >= 1);
+        EXPECT(lines_with(file, "0 duel ", " span ") >= 1);
         EXPECT_EQ(counter(1, VW_C_packets), 1600);
         end();
         fclose(file);
-}
-
-static unsigned lines_with(FILE *file, const char *queue, const char *step)
-{
-        char line[256];
-        unsigned n = 0;
-
-        rewind(file);
-        while (fgets(line, sizeof(line), file))
-                n += !strncmp(line, queue, strlen(queue)) && strstr(line, step);
-        return n;
 }
 
 TEST(device_calls, a_queue_hears_of_its_pair_and_of_no_other)
