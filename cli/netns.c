@@ -16,35 +16,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "sandbox/userns.h"
+
 /* ---- a private corner ---- */
-
-static int write_file(const char *path, const char *text)
-{
-        int fd = open(path, O_WRONLY | O_CLOEXEC), r = 0;
-
-        if (fd < 0)
-                return -errno;
-        if (write(fd, text, strlen(text)) < 0)
-                r = -errno;
-        close(fd);
-        return r;
-}
-
-/* Root inside, ourselves outside. */
-static int become_root_of_a_user_namespace(void)
-{
-        char uid_map[32], gid_map[32];
-        int r;
-
-        snprintf(uid_map, sizeof(uid_map), "0 %u 1", geteuid());
-        snprintf(gid_map, sizeof(gid_map), "0 %u 1", getegid());
-        if (unshare(CLONE_NEWUSER) < 0)
-                return -errno;
-        r = write_file("/proc/self/uid_map", uid_map);
-        if (r == 0)
-                r = write_file("/proc/self/setgroups", "deny"); /* the kernel wants it before the next */
-        return r < 0 ? r : write_file("/proc/self/gid_map", gid_map);
-}
 
 int netns_isolate(const char **ret_why)
 {
@@ -52,7 +26,7 @@ int netns_isolate(const char **ret_why)
         int r = unshare(CLONE_NEWNS | CLONE_NEWNET) < 0 ? -errno : 0;
 
         if (r == -EPERM) {
-                r = become_root_of_a_user_namespace();
+                r = userns_enter(0);
                 if (r < 0) {
                         *ret_why =
                                 "neither root nor allowed to make a user namespace: run it as root, or see "

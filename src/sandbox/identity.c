@@ -3,10 +3,8 @@
  * A uid that nobody else has can neither signal nor trace another process, and no file belongs to it.  One is made of the process
  * id, which is unique while the process lives. */
 #include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +14,7 @@
 #include <unistd.h>
 
 #include "sandbox/layers.h"
+#include "sandbox/userns.h"
 
 /* above what systems, containers and people are given; pids have 22 bits at most */
 #define UID_BASE  2000000000
@@ -101,34 +100,6 @@ static int change_ids(uid_t uid, gid_t gid)
         return caps_set(data);
 }
 
-static int write_file(const char *path, const char *text)
-{
-        int fd = open(path, O_WRONLY | O_CLOEXEC), r = 0;
-
-        if (fd < 0)
-                return -errno;
-        if (write(fd, text, strlen(text)) < 0)
-                r = -errno;
-        close(fd);
-        return r;
-}
-
-/* All capabilities, but only over what is made from now on. */
-static int enter_user_namespace(void)
-{
-        char uid_map[32], gid_map[32];
-        int r;
-
-        snprintf(uid_map, sizeof(uid_map), "%d %u 1", NOBODY, geteuid());
-        snprintf(gid_map, sizeof(gid_map), "%d %u 1", NOBODY, getegid());
-        if (unshare(CLONE_NEWUSER) < 0)
-                return -errno;
-        r = write_file("/proc/self/uid_map", uid_map);
-        if (r == 0)
-                r = write_file("/proc/self/setgroups", "deny"); /* the kernel wants it before the next */
-        return r < 0 ? r : write_file("/proc/self/gid_map", gid_map);
-}
-
 static int become_nobody(const char **ret_why)
 {
         uid_t id = UID_BASE + (uid_t)getpid();
@@ -139,7 +110,7 @@ static int become_nobody(const char **ret_why)
         }
         *ret_why =
                 "neither root nor allowed to make a user namespace; see max_user_namespaces in /proc/sys/user";
-        return enter_user_namespace();
+        return userns_enter(NOBODY);
 }
 
 /* A new identity makes the kernel forget that we are to die with our parent. */
