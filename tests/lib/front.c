@@ -384,13 +384,18 @@ int front_command(struct front *f, const void *bytes, uint32_t len, void *reply,
 
 /* ---- looking ---- */
 
+void front_all_stats(struct front *f, struct vw_stats *ret_stats)
+{
+        pthread_mutex_lock(&f->lock);
+        vw_device_stats(f->dev, ret_stats);
+        pthread_mutex_unlock(&f->lock);
+}
+
 struct vw_queue_stats front_stats(struct front *f, unsigned index)
 {
         static __thread struct vw_stats stats;
 
-        pthread_mutex_lock(&f->lock);
-        vw_device_stats(f->dev, &stats);
-        pthread_mutex_unlock(&f->lock);
+        front_all_stats(f, &stats);
         for (unsigned i = 0; i < stats.n_queues; i++)
                 if (stats.queues[i].index == index)
                         return stats.queues[i];

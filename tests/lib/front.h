@@ -100,6 +100,7 @@ uint64_t front_calls(struct front *f, unsigned index);
 /* One control command; its ack, or -1 if there was none in time. */
 int front_command(struct front *f, const void *bytes, uint32_t len, void *reply, uint32_t reply_len);
 
+void front_all_stats(struct front *f, struct vw_stats *ret_stats);
 struct vw_queue_stats front_stats(struct front *f, unsigned index);
 uint64_t front_drops(const struct vw_queue_stats *s); /* the sum over all reasons */
 

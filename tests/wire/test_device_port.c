@@ -146,7 +146,7 @@ TEST(device_port, what_a_full_disk_keeps_from_a_capture_is_told)
         EXPECT_EQ(offer(50), 50);
         EXPECT_SOON(front_stats(&f, 1).counters[VW_C_packets] == 50);
         EXPECT_EQ(vw_port_capture(port, -1), 0);
-        vw_device_stats(f.dev, s);
+        front_all_stats(&f, s);
         EXPECT_EQ(s->port.capture_lost, 50);
         EXPECT_EQ(s->queues[1].counters[VW_C_packets], 50);
         free(s);
