@@ -187,6 +187,7 @@ static void accept_one(struct device *d)
 
 static void dial(struct device *d)
 {
+        char quoted[LOG_VALUE_SIZE];
         int fd = d->door >= 0 ? door_dial(d->door) : sock_dial(end_options.socket_path);
 
         if (fd >= 0 && serve(d, fd)) {
@@ -196,7 +197,8 @@ static void dial(struct device *d)
         }
         if (!d->said_waiting)
                 log_say(VW_LOG_INFO, "device", "nobody listens yet, trying on: %s path=%s",
-                        strerror(fd < 0 ? -fd : EIO), end_options.socket_path);
+                        strerror(fd < 0 ? -fd : EIO),
+                        log_value(end_options.socket_path, quoted, sizeof(quoted)));
         d->said_waiting = true;
         d->retry_at = end_now() + d->retry_after;
         d->retry_after = d->retry_after * 2 > RETRY_MOST_NS ? RETRY_MOST_NS : d->retry_after * 2;
@@ -270,13 +272,15 @@ static int open_socket(struct device *d)
 
 static int meet_peers(struct device *d)
 {
+        char quoted[LOG_VALUE_SIZE];
+
         if (d->once)
                 return serve(d, options.fd) ? -1 : STATUS_FAILED;
         if (options.fd >= 0)
                 log_say(VW_LOG_INFO, "device", "listening fd=%d", options.fd);
         else
                 log_say(VW_LOG_INFO, "device", "%s path=%s", options.client ? "connecting" : "listening",
-                        end_options.socket_path);
+                        log_value(end_options.socket_path, quoted, sizeof(quoted)));
         return -1;
 }
 

@@ -47,31 +47,74 @@ static void write_text(enum vw_log_level level, const char *component, const cha
         write_line(line, len);
 }
 
+const char *log_value(const char *value, char *buf, size_t len)
+{
+        size_t n = 0;
+
+        if (*value && !strpbrk(value, " \t\n\"\\"))
+                return value;
+        buf[n++] = '"';
+        for (; *value && n + 3 < len; value++) {
+                if (strchr("\"\\", *value))
+                        buf[n++] = '\\';
+                buf[n++] = *value;
+        }
+        buf[n++] = '"';
+        buf[n] = '\0';
+        return buf;
+}
+
+/* What stands between two quotes, as log_value() was given it. */
+static void unquote(char *text)
+{
+        char *to = text;
+
+        for (; *text; text++) {
+                text += text[0] == '\\' && text[1];
+                *to++ = *text;
+        }
+        *to = '\0';
+}
+
+static bool is_key(const char *word, const char *end)
+{
+        size_t len = strspn(word, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
+        return len && word + len == end;
+}
+
+/* The '=' of the pair that the text ends in, or NULL.  Within quotes a quote has a backslash before it: the last ="  opens them. */
+static char *last_equals(char *text, bool quoted)
+{
+        char *space = strrchr(text, ' '), *equals = NULL;
+
+        if (!quoted)
+                return space ? strchr(space, '=') : NULL;
+        for (char *at = text; (at = strstr(at, "=\"")) && at[2]; at++)
+                equals = at;
+        return equals;
+}
+
 /* Cuts the last key=value or key="some words" off the text.  False if it does not end in one. */
-static bool cut_pair(char *text, const char **ret_key, const char **ret_value)
+static bool cut_pair(char *text, const char **ret_key, char **ret_value)
 {
         size_t len = strlen(text);
         bool quoted = len && text[len - 1] == '"';
-        char *equals = NULL, *space;
+        char *equals = last_equals(text, quoted), *space;
 
-        for (char *c = text + len; c-- > text && !equals;)
-                if (*c == '=' && (!quoted || (c[1] == '"' && c + 2 < text + len)))
-                        equals = c;
-                else if (*c == ' ' && !quoted)
-                        return false;
         if (!equals)
                 return false;
-        *equals = '\0';
-        space = strrchr(text, ' ');
-        if (!space || !space[1]) {
-                *equals = '=';
+        for (space = equals; space > text && *space != ' ';)
+                space--;
+        if (space == text || !is_key(space + 1, equals))
                 return false;
-        }
-        if (quoted)
-                text[len - 1] = '\0';
-        *space = '\0';
+        *space = *equals = '\0';
         *ret_key = space + 1;
         *ret_value = equals + 1 + quoted;
+        if (quoted) {
+                text[len - 1] = '\0';
+                unquote(*ret_value);
+        }
         return true;
 }
 
@@ -79,13 +122,25 @@ static bool cut_pair(char *text, const char **ret_key, const char **ret_value)
 static void split_pairs(char *text, json_t *object)
 {
         json_t *pairs = json_object();
-        const char *key, *value;
+        const char *key;
+        char *value;
 
         while (cut_pair(text, &key, &value))
                 json_object_set_new(pairs, key, json_string(value));
         json_object_set_new(object, "text", json_string(text));
         json_object_update_missing(object, pairs);
         json_decref(pairs);
+}
+
+/* JSON is UTF-8, and a path need not be. */
+static void make_utf8(char *text)
+{
+        json_t *string = json_string(text);
+
+        for (char *c = text; !string && *c; c++)
+                if ((unsigned char)*c > '~')
+                        *c = '?';
+        json_decref(string);
 }
 
 static void write_json(enum vw_log_level level, const char *component, const char *text)
@@ -96,9 +151,7 @@ static void write_json(enum vw_log_level level, const char *component, const cha
         size_t len;
 
         snprintf(copy, sizeof(copy), "%s", text);
-        for (char *c = copy; *c; c++)
-                if ((unsigned char)*c > '~') /* JSON is UTF-8, and a path need not be */
-                        *c = '?';
+        make_utf8(copy);
         clock_gettime(CLOCK_REALTIME, &now);
         json_object_set_new(object, "time_ms", json_integer(now.tv_sec * 1000LL + now.tv_nsec / 1000000));
         json_object_set_new(object, "level", json_string(level_words[level]));

@@ -18,7 +18,7 @@ extern "C" {
 
 enum vw_log_level { VW_LOG_ERROR, VW_LOG_WARN, VW_LOG_INFO, VW_LOG_DEBUG };
 
-/* One event: the component that speaks and a text that ends in key=value pairs; no newline.  Any thread. */
+/* One event: the component that speaks and a text that ends in pairs, key=value or key="some words"; no newline.  Any thread. */
 typedef void vw_log_fn(void *ctx, enum vw_log_level level, const char *component, const char *text);
 
 /* Sends the library's events to `fn` from now on; NULL silences it.  Call it before anything else of the library. */

@@ -74,8 +74,8 @@ static int read_port(struct lane *l, struct vw_pkt *pkt)
         int r = vw_port_rx(l->port, l->index, pkt);
 
         if (r < 0 && r != l->told)
-                attach_say(l->config, VW_LOG_WARN, "port cannot be read pair=%u errno=%d (%s)", l->index, -r,
-                           strerror(-r));
+                attach_say(l->config, VW_LOG_WARN, "port cannot be read pair=%u errno=%d error=\"%s\"",
+                           l->index, -r, strerror(-r));
         if (r < 0)
                 l->told = r;
         return r;

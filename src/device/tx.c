@@ -140,8 +140,9 @@ static enum vw_drop port_verdict(struct dev_queue *q, int result, uint64_t now)
 {
         if (likely(result == 0))
                 return VW_DROP_NONE;
-        log_limited(&q->limit, now, VW_LOG_WARN, "device", "port refused a frame queue=%u errno=%d (%s)",
-                    q->index, -result, strerrordesc_np(-result));
+        log_limited(&q->limit, now, VW_LOG_WARN, "device",
+                    "port refused a frame queue=%u errno=%d error=\"%s\"", q->index, -result,
+                    strerrordesc_np(-result));
         return result == -ENETDOWN ? VW_DROP_PORT_DOWN : VW_DROP_PORT_ERROR;
 }
 

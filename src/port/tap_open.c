@@ -54,8 +54,8 @@ static void probe_offloads(struct tap *tap, const char *spec)
                 r = tap_offload(tap, 0);
         if (r < 0) {
                 tap->makes = 0;
-                log_warn("port", "%s: the kernel takes no offloads, frames come whole error=%s", spec,
-                         strerror(-r));
+                log_warn("port", "%s: the kernel takes no offloads, frames come whole errno=%d error=\"%s\"",
+                         spec, -r, strerror(-r));
         }
 }
 

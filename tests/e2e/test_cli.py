@@ -187,6 +187,20 @@ def json_logs_have_pairs_with_words_in_them_as_members():
 
 
 @test
+def log_values_of_any_kind_become_members():
+    for name in ("a b", 'a="b', "a=b", "a\\b", 'say "a b"', "a=\"b\" c=d", '"', "\\", "a\nb", "h\u00fctte", " a", "a "):
+        with tempfile.TemporaryDirectory(prefix="vw-test-") as directory:
+            path = f"{directory}/{name}"
+            for words in (["device", "--port=null"], ["driver", "--server", "--port=null"]):
+                p = subprocess.Popen([VWIRE, *words, f"--socket-path={path}", "--log-format=json"], stderr=subprocess.PIPE, text=True)
+                line = json.loads(p.stderr.readline())
+                p.terminate()
+                p.communicate(timeout=SLOW)
+                del line["time_ms"]
+                expect_eq(line, {"level": "info", "component": words[0], "text": "listening", "path": path})
+
+
+@test
 def log_levels_hold_back():
     d = Device("--log-level=error")
     try:

@@ -447,7 +447,7 @@ TEST(attach, a_port_that_cannot_be_read_is_told_once)
         EXPECT_EQ(__atomic_load_n(&t.sport.rx_errno, __ATOMIC_RELAXED), 0);
         join_close(&t);
         EXPECT_EQ(t.said.lines, 1);
-        EXPECT_STR(t.said.text, "driver: port cannot be read pair=0 errno=19 (No such device)");
+        EXPECT_STR(t.said.text, "driver: port cannot be read pair=0 errno=19 error=\"No such device\"");
 }
 
 /* hostile J14 */
