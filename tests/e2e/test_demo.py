@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 from common import VWIRE, Skip, expect, main, test
@@ -191,6 +192,42 @@ def without_root_a_user_namespace_will_do():
     expect(status == 0, status, err)
     check_results(out)
     demo.expect_nothing_left()
+
+
+def fails_at_first(directory, tool, client, words, times):
+    """A stand-in for a tool of the demo, whose client ends without a result so many times.  Not in /tmp: the demo has its own."""
+    path = os.path.join(directory, tool)
+    with open(path, "w") as f:
+        f.write(f"#!/bin/sh\n"
+                f'n=$(cat {path}.n 2>/dev/null || echo 0)\n'
+                f'if [ "$1" = {client} ] && [ $n -lt {times} ]; then echo $((n + 1)) >{path}.n; echo \'{words}\'; exit 1; fi\n'
+                f'exec {shutil.which(tool)} "$@"\n')
+    os.chmod(path, 0o755)
+
+
+@test
+def a_tool_without_a_result_is_asked_again():
+    with tempfile.TemporaryDirectory(prefix="vw-test-", dir="/var/tmp") as directory:
+        fails_at_first(directory, "sockperf", "pp", "sockperf: Test end before test start", 2)
+        fails_at_first(directory, "iperf3", "-c", '{"error": "error - the server is busy"}', 1)
+        demo = Demo("--seconds=1", "--json", prefix=("env", f"PATH={directory}:{os.environ['PATH']}"))
+        status, out, err = demo.finish()
+        expect(status == 0, status, err)
+        check_results(out)
+        for words, times in ("sockperf: no summary", 2), ("iperf3: error - the server is busy", 1):
+            expect(err.count("no result: " + words) == times, err)
+        demo.expect_nothing_left()
+
+
+@test
+def a_tool_that_never_has_a_result_is_a_failure():
+    with tempfile.TemporaryDirectory(prefix="vw-test-", dir="/var/tmp") as directory:
+        fails_at_first(directory, "iperf3", "-c", "", 99)
+        demo = Demo("--seconds=1", "--json", prefix=("env", f"PATH={directory}:{os.environ['PATH']}"))
+        status, out, err = demo.finish()
+        expect((status, out) == (1, ""), status, out)
+        expect(err.endswith("vwire demo: iperf3: no report\n"), err)
+        demo.expect_nothing_left()
 
 
 @test
