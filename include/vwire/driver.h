@@ -122,7 +122,8 @@ struct vw_driver_info {
 VW_API void vw_driver_info(const struct vw_driver *drv, struct vw_driver_info *ret_info);
 
 /* Control commands.  0, -ENOTSUP: not negotiated (nothing was sent), -ETIMEDOUT, -EIO: the device refused.  Coalescing and the number
- * of pairs are asked for again at the next connection; filters, MAC and offloads are yours to repeat, in `changed`. */
+ * of pairs are asked for again at the next connection; filters, MAC and offloads are yours to repeat, in `changed`.  A number of pairs
+ * is told by the rings that are enabled, too: it holds after -ETIMEDOUT, and is no error where there is no control queue. */
 VW_API int vw_driver_set_pairs(struct vw_driver *drv, unsigned pairs);
 VW_API int vw_driver_set_promisc(struct vw_driver *drv, bool on);
 VW_API int vw_driver_set_allmulti(struct vw_driver *drv, bool on);

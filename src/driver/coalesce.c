@@ -32,7 +32,7 @@ static int apply_direction(struct vw_driver *drv, unsigned tx, const struct drv_
                            uint64_t forced)
 {
         unsigned end = 2 * drv->net.pairs, asked = 0;
-        bool uniform = true;
+        bool uniform = drv->net.features & F(notf_coal);
         int r = 0;
 
         for (unsigned q = tx; q < end; q += 2) {

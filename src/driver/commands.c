@@ -67,6 +67,8 @@ VW_API int vw_driver_set_pairs(struct vw_driver *drv, unsigned pairs)
                 enable_pairs(drv, pairs, old, true);
                 return r;
         }
+        if (r == -ENOTSUP) /* no control queue: the rings that are enabled say it */
+                r = 0;
         enable_pairs(drv, old, pairs, true);
         drv->net.active = drv->pairs_wish = pairs;
         if (pairs != old && drv->ops.changed)
@@ -182,8 +184,7 @@ void drv_ctrl_setup(struct vw_driver *drv)
         if (drv->net.pairs > 1 && drv->net.features & F(mq)) {
                 int r = vw_driver_set_pairs(drv, MIN(drv->pairs_wish, drv->net.pairs));
 
-                if (r != -ENOTSUP) /* no control queue: then the rings that are enabled say it */
-                        say(r, "serve several queue pairs");
+                say(r, "serve several queue pairs");
                 if (r == -EIO)
                         vw_driver_set_pairs(drv, 1);
         }

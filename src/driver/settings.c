@@ -90,9 +90,28 @@ static bool collect(const struct vw_driver *drv, const struct vw_setting *s, uns
         return any;
 }
 
-static int set_coalesce(struct vw_driver *drv, const struct vw_setting *s, unsigned n, const char **ret_why)
+/* What a set has changed, to be put back when the device does not agree to all of it. */
+struct undo {
+        uint64_t shared; /* pairs */
+        bool coalesce;
+        struct drv_coalesce agreed[2 * VW_QUEUE_PAIRS_MAX], wish[2 * VW_QUEUE_PAIRS_MAX];
+};
+
+static int disagreed(const struct vw_driver *drv, int r, const char *what, const char **ret_why)
 {
-        struct drv_coalesce before[2 * VW_QUEUE_PAIRS_MAX];
+        if (r == -ENOTSUP)
+                return setting_refuse(r, ret_why, "the device has not negotiated %snotf_coal",
+                                      drv->net.features & F(notf_coal) ? "vq_" : "");
+        if (r == -ETIMEDOUT)
+                return setting_refuse(r, ret_why, "the device does not answer");
+        if (r == -EIO)
+                return setting_refuse(r, ret_why, "the device refused the %s", what);
+        return setting_refuse(r, ret_why, "the connection to the device has ended");
+}
+
+static int set_coalesce(struct vw_driver *drv, const struct vw_setting *s, unsigned n, struct undo *u,
+                        const char **ret_why)
+{
         struct wishes w = { 0 };
         int r = 0;
 
@@ -110,23 +129,21 @@ static int set_coalesce(struct vw_driver *drv, const struct vw_setting *s, unsig
                                 "q%u: the device was told numbers; it chooses again after the next connection",
                                 q);
         }
-        memcpy(before, drv->coalesce, sizeof(before));
+        memcpy(u->agreed, drv->coalesce, sizeof(u->agreed));
+        memcpy(u->wish, drv->coalesce_wish, sizeof(u->wish));
+        u->coalesce = true;
         if (drv->connected)
                 r = drv_coalesce_apply(drv, w.want, &w.forced);
-        if (!r) {
-                memcpy(drv->coalesce_wish, w.want, sizeof(w.want));
-                return 0;
-        }
-        drv_coalesce_apply(drv, before, NULL);
-        return setting_refuse(r, ret_why, "%s",
-                              r == -ENOTSUP ? "the device has not negotiated notf_coal"
-                                            : "the device refused the coalescing");
+        if (r)
+                return disagreed(drv, r, "coalescing", ret_why);
+        memcpy(drv->coalesce_wish, w.want, sizeof(w.want));
+        return 0;
 }
 
-/* One interrupt for both queues of a pair, or one each: the device is told which fd to signal.  Refused half way, all is as before. */
-static int set_shared(struct vw_driver *drv, const struct vw_setting *s, unsigned n, const char **ret_why)
+/* One interrupt for both queues of a pair, or one each: the device is told which fd to signal. */
+static int set_shared(struct vw_driver *drv, const struct vw_setting *s, unsigned n, struct undo *u,
+                      const char **ret_why)
 {
-        uint64_t changed = 0;
         int r = 0;
 
         for (unsigned i = 0; i < n; i++)
@@ -137,14 +154,36 @@ static int set_shared(struct vw_driver *drv, const struct vw_setting *s, unsigne
                             p->napi.shared_call == s[i].value)
                                 continue;
                         r = drv_share_call(p, s[i].value);
-                        changed ^= r ? 0 : BIT(k);
+                        u->shared ^= r ? 0 : BIT(k);
                 }
-        if (!r)
-                return 0;
+        return r ? setting_refuse(r, ret_why, "the device did not take another fd to signal") : 0;
+}
+
+static int set_queues(struct vw_driver *drv, const struct vw_setting *s, unsigned n, const char **ret_why)
+{
+        for (unsigned i = 0; i < n; i++) {
+                int r = s[i].key == VW_KEY_QUEUES ? vw_driver_set_pairs(drv, (unsigned)s[i].value) : 0;
+
+                if (r == -ETIMEDOUT)
+                        return setting_refuse(r, ret_why,
+                                              "the device does not answer; queues=%lld holds all the same",
+                                              (long long)s[i].value);
+                if (r)
+                        return disagreed(drv, r, "number of queues", ret_why);
+        }
+        return 0;
+}
+
+static void put_back(struct vw_driver *drv, const struct undo *u)
+{
+        if (u->coalesce) {
+                if (drv->connected)
+                        drv_coalesce_apply(drv, u->agreed, NULL);
+                memcpy(drv->coalesce_wish, u->wish, sizeof(u->wish));
+        }
         for (unsigned k = 0; k < drv->n_pairs; k++)
-                if (changed & BIT(k))
+                if (u->shared & BIT(k))
                         drv_share_call(&drv->pairs[k], !drv->pairs[k].napi.shared_call);
-        return setting_refuse(r, ret_why, "the device did not take another fd to signal");
 }
 
 /* ---- what the owners adopt ---- */
@@ -203,27 +242,27 @@ static void adopt(void *arg)
 VW_API int vw_driver_set(struct vw_driver *drv, const struct vw_setting *settings, unsigned n,
                          const char **ret_why)
 {
+        struct undo u = { 0 };
         int r = 0;
 
         for (unsigned i = 0; !r && i < n; i++)
                 r = check_one(drv, &settings[i], ret_why);
         if (!r)
-                r = set_shared(drv, settings, n, ret_why);
+                r = set_shared(drv, settings, n, &u, ret_why);
         if (!r)
-                r = set_coalesce(drv, settings, n, ret_why);
-        for (unsigned i = 0; !r && i < n; i++) {
-                if (settings[i].key != VW_KEY_QUEUES)
-                        continue;
-                r = vw_driver_set_pairs(drv, (unsigned)settings[i].value);
-                if (r)
-                        return setting_refuse(r, ret_why, "the device refused the number of queues");
+                r = set_coalesce(drv, settings, n, &u, ret_why);
+        if (!r)
+                r = set_queues(drv, settings, n, ret_why);
+        if (r) {
+                put_back(drv, &u);
+                return r;
         }
-        for (unsigned i = 0; !r && i < drv->n_pairs; i++) {
+        for (unsigned i = 0; i < drv->n_pairs; i++) {
                 struct change c = { &drv->pairs[i], settings, n };
 
                 drv_run_on_owner(c.p, adopt, &c);
         }
-        return r;
+        return 0;
 }
 
 /* ---- reading ---- */

@@ -219,8 +219,15 @@ static void serve_ctrl(struct sd *d, struct sd_ring *r)
                 cmd->len = (uint32_t)iov_to_buf(c->iov, c->n_out, 0, cmd->bytes, sizeof(cmd->bytes));
                 d->n_commands++;
         }
-        while (d->ctrl != SD_SILENT && r->n_held)
-                answer(d, r, d->ctrl == SD_NACK ? VIRTIO_NET_ERR : VIRTIO_NET_OK, d->ctrl != SD_EMPTY);
+        while (d->ctrl != SD_SILENT && r->n_held) {
+                uint8_t class_id = 0;
+
+                iov_to_buf(r->held[0].iov, r->held[0].n_out, 0, &class_id, 1);
+                answer(d, r,
+                       d->ctrl == SD_NACK || d->refused_classes & BIT(class_id % 64) ? VIRTIO_NET_ERR
+                                                                                     : VIRTIO_NET_OK,
+                       d->ctrl != SD_EMPTY);
+        }
 }
 
 /* ---- its thread ---- */

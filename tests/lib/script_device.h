@@ -62,7 +62,8 @@ struct sd {
         int refused_ring;     /* that does not start; -1: none */
         bool forgets_status;  /* what it was told of its status is not there when it is asked */
         enum sd_ctrl ctrl;
-        uint8_t answer[8]; /* what it writes before the ack, where there is room */
+        uint64_t refused_classes; /* BIT(class) of commands that it refuses whatever `ctrl` says */
+        uint8_t answer[8];        /* what it writes before the ack, where there is room */
         /* written down */
         uint64_t acked;
         uint8_t status;

@@ -413,6 +413,94 @@ TEST(driver_ctrl, a_refused_number_of_pairs_changes_nothing)
         rig_end(&r);
 }
 
+TEST(driver_ctrl, a_set_that_is_refused_half_way_changes_nothing)
+{
+        struct rig r;
+        struct vw_setting s[] = {
+                {-1,  VW_KEY_TX_USECS,         64},
+                { -1, VW_KEY_TX_FRAMES,        16},
+                { -1, VW_KEY_SHARED_INTERRUPT, 1 },
+                { -1, VW_KEY_KICK,             1 },
+                { -1, VW_KEY_QUEUES,           1 },
+        };
+        static const int64_t before[] = { 0, 0, 0, 0, 2 };
+        const char *why = "";
+        int64_t v;
+
+        rig_init(&r);
+        r.config.pairs = 2;
+        rig_start(&r);
+        sd_lock(&r.dev);
+        r.dev.refused_classes = BIT(VIRTIO_NET_CTRL_MQ);
+        sd_unlock(&r.dev);
+        EXPECT_EQ(vw_driver_set(r.drv, s, ARRAY_SIZE(s), &why), -EIO);
+        EXPECT_STR(why, "the device refused the number of queues");
+        for (size_t i = 0; i < ARRAY_SIZE(s); i++) {
+                EXPECT_EQ(vw_driver_get(r.drv, -1, s[i].key, &v), 0);
+                EXPECT_EQ(v, before[i]);
+        }
+        expect_command(&r, "\6\0\0\0\0\0\0\0\0\0", 10); /* it was told, and is told again */
+        vw_driver_disconnect(r.drv);
+        EXPECT_EQ(vw_driver_get(r.drv, 1, VW_KEY_TX_USECS, &v), 0);
+        EXPECT_EQ(v, 0);
+        rig_end(&r);
+}
+
+TEST(driver_ctrl, why_a_device_did_not_agree_is_told)
+{
+        struct rig r;
+        struct vw_setting all = { -1, VW_KEY_TX_USECS, 64 }, one = { 1, VW_KEY_TX_USECS, 32 },
+                          queues = { -1, VW_KEY_QUEUES, 1 };
+        const char *why = "";
+        int64_t v;
+
+        rig_init(&r);
+        r.config.pairs = 2;
+        r.dev.features &= ~F(vq_notf_coal);
+        rig_start(&r);
+        EXPECT_EQ(vw_driver_set(r.drv, &one, 1, &why), -ENOTSUP);
+        EXPECT_STR(why, "the device has not negotiated vq_notf_coal");
+        sd_ctrl(&r.dev, SD_NACK);
+        EXPECT_EQ(vw_driver_set(r.drv, &all, 1, &why), -EIO);
+        EXPECT_STR(why, "the device refused the coalescing");
+        silent(&r);
+        EXPECT_EQ(vw_driver_set(r.drv, &all, 1, &why), -ETIMEDOUT);
+        EXPECT_STR(why, "the device does not answer");
+        EXPECT_EQ(vw_driver_get(r.drv, 1, VW_KEY_TX_USECS, &v), 0);
+        EXPECT_EQ(v, 0);
+        EXPECT_EQ(vw_driver_set(r.drv, &queues, 1, &why), -ETIMEDOUT);
+        EXPECT_STR(why, "the device does not answer; queues=1 holds all the same");
+        EXPECT_EQ(vw_driver_get(r.drv, -1, VW_KEY_QUEUES, &v), 0);
+        EXPECT_EQ(v, 1);
+        rig_end(&r);
+
+        rig_init(&r);
+        r.dev.features &= ~(F(notf_coal) | F(vq_notf_coal));
+        rig_start(&r);
+        EXPECT_EQ(vw_driver_set(r.drv, &all, 1, &why), -ENOTSUP);
+        EXPECT_STR(why, "the device has not negotiated notf_coal");
+        rig_end(&r);
+}
+
+TEST(driver_ctrl, a_device_without_notf_coal_is_told_queue_by_queue)
+{
+        struct rig r;
+        struct vw_setting s[2] = {
+                {-1,  VW_KEY_TX_USECS,  64},
+                { -1, VW_KEY_TX_FRAMES, 16}
+        };
+        const char *why = "";
+
+        rig_init(&r);
+        r.config.pairs = 2;
+        r.dev.features &= ~F(notf_coal);
+        rig_start(&r);
+        EXPECT_EQ(vw_driver_set(r.drv, s, 2, &why), 0);
+        EXPECT_EQ(commands(&r), 3); /* the number of pairs, and two queues */
+        expect_command(&r, "\6\2\3\0\0\0\x10\0\0\0\x40\0\0\0", 14);
+        rig_end(&r);
+}
+
 /* ---- what cannot be ---- */
 
 TEST(driver_ctrl, what_there_is_not_is_refused_and_not_sent)
