@@ -1,7 +1,7 @@
 /* embed: a device in this program, without a socket of its own.  It makes a pair of connected sockets, serves one
  * end with a port that sends every frame back, and hands the other to a program that drives it:
  *
- *     embed PROGRAM [ARGS]        runs PROGRAM --fd=N ARGS
+ *     embed PROGRAM [ARG]        runs PROGRAM --fd=N ARG
  */
 #include <poll.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
         int sv[2], status = 1;
 
         if (argc < 2) {
-                fprintf(stderr, "usage: embed PROGRAM [ARGS]\n");
+                fprintf(stderr, "usage: embed PROGRAM [ARG]\n");
                 return 2;
         }
         if (vw_port_open("loop", &port_config, &config.port, &why) < 0 ||

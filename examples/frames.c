@@ -110,8 +110,12 @@ int main(int argc, char **argv)
                 return 1;
         }
         fd = connect_to(argv[1]);
-        if (fd < 0 || vw_driver_connect(app.drv, fd, &why) < 0) {
+        if (fd >= 0 && vw_driver_connect(app.drv, fd, &why) < 0) {
                 fprintf(stderr, "frames: %s\n", why);
+                close(fd); /* still ours */
+                fd = -1;
+        }
+        if (fd < 0) {
                 vw_driver_free(app.drv);
                 return 1;
         }

@@ -96,7 +96,7 @@ VW_API int vw_driver_new(const struct vw_driver_config *config, struct vw_driver
 VW_API void vw_driver_free(struct vw_driver *drv);
 
 /* Speaks vhost-user on the connected socket `fd`, negotiates, sets the rings up and starts them.  Takes the fd on success only.
- * -EPROTO: the device lied, -EOPNOTSUPP: it lacks what is needed, -ETIMEDOUT; *ret_why says what.  Never takes more than a few
+ * -EPROTO: the device lied, -EOPNOTSUPP: it lacks what is needed, -ETIMEDOUT, -EISCONN: disconnect first, or another -errno; *ret_why says what.  Never takes more than a few
  * seconds.  The shared memory outlives a connection: devices that must not see each other's frames need a driver each. */
 VW_API int vw_driver_connect(struct vw_driver *drv, int fd, const char **ret_why);
 /* Stops the rings; every packet that was out is given back through tx_done (or dropped, for rx). */
@@ -121,7 +121,8 @@ struct vw_driver_info {
 };
 VW_API void vw_driver_info(const struct vw_driver *drv, struct vw_driver_info *ret_info);
 
-/* Control commands.  0, -ENOTSUP: not negotiated (nothing was sent), -ETIMEDOUT, -EIO: the device refused.  Coalescing and the number
+/* Control commands.  0, -ENOTSUP: not negotiated (nothing was sent), -ETIMEDOUT, -EIO: the device refused; -EINVAL: what no command can
+ * say; -ENETDOWN, -ENOTCONN, -EPROTO: there is no connection, or it has ended over this.  Coalescing and the number
  * of pairs are asked for again at the next connection; filters, MAC and offloads are yours to repeat, in `changed`.  A number of pairs
  * is told by the rings that are enabled, too: it holds after -ETIMEDOUT, and is no error where there is no control queue. */
 VW_API int vw_driver_set_pairs(struct vw_driver *drv, unsigned pairs);

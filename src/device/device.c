@@ -231,16 +231,14 @@ static int start(struct vw_device *dev, const struct vw_device_config *config)
 
 int vw_device_new(const struct vw_device_config *config, struct vw_device **ret_dev, const char **ret_why)
 {
-        struct vw_device *dev;
+        const char *fault = config_fault(config);
+        struct vw_device *dev = fault ? NULL : calloc(1, sizeof(*dev));
         int r;
 
-        *ret_why = config_fault(config);
-        if (*ret_why)
-                return -EINVAL;
-        dev = calloc(1, sizeof(*dev));
-        *ret_why = "out of memory";
-        if (!dev)
-                return -ENOMEM;
+        if (!dev) {
+                *ret_why = fault ? fault : "out of memory";
+                return fault ? -EINVAL : -ENOMEM;
+        }
         dev->port = config->port;
         dev->pairs = config->pairs;
         dev->n_vrings = 2 * config->pairs + 1;

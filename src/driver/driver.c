@@ -26,6 +26,16 @@ static int config_check(const struct vw_driver_config *c, const char **ret_why)
                 *ret_why = "adaptive leaves usecs and frames of its direction to the device";
         else if (!c->ctrl_timeout_ms || !c->watchdog_ms)
                 *ret_why = "a time limit of 0 ms is none";
+        else if ((unsigned)c->adaptive > VW_ADAPTIVE_BOTH)
+                *ret_why = "adaptive is not one of enum vw_adaptive";
+        else if ((unsigned)c->tx_mode > VW_TX_ORPHAN)
+                *ret_why = "tx_mode is not one of enum vw_tx_mode";
+        else if ((unsigned)c->kick > VW_KICK_EACH)
+                *ret_why = "kick is not one of enum vw_kick";
+        else if ((unsigned)c->rx_buffers > VW_BUFFERS_PAGE)
+                *ret_why = "rx_buffers is not one of enum vw_rx_buffers";
+        else if (c->clean_tx_from_rx < -1 || c->clean_tx_from_rx > 1)
+                *ret_why = "clean_tx_from_rx must be -1, 0 or 1";
         else if (c->mac[0] & 1)
                 *ret_why = "the MAC is a group address";
         else
@@ -85,10 +95,11 @@ VW_API int vw_driver_new(const struct vw_driver_config *config, struct vw_driver
 
         if (r)
                 return r;
-        *ret_why = "out of memory";
         drv = calloc(1, sizeof(*drv));
-        if (!drv)
+        if (!drv) {
+                *ret_why = "out of memory";
                 return -ENOMEM;
+        }
         drv->config = *config;
         if (config->ops)
                 drv->ops = *config->ops;
@@ -128,6 +139,7 @@ VW_API int vw_driver_new(const struct vw_driver_config *config, struct vw_driver
         for (unsigned i = 0; !r && i < config->pairs; i++)
                 r = pair_init(drv, i);
         if (r) {
+                *ret_why = r == -ENOMEM ? "out of memory" : strerrordesc_np(-r);
                 vw_driver_free(drv);
                 return r;
         }

@@ -14,7 +14,9 @@ static void begin(struct vw_device_config config)
 
         EXPECT_EQ(vw_port_open("null", &(struct vw_port_config){ .pairs = 8 }, &port, &why), 0);
         config.port = port;
+        why = "nothing is wrong";
         EXPECT_EQ(vw_device_new(&config, &dev, &why), 0);
+        EXPECT_STR(why, "nothing is wrong");
 }
 
 static void end(void)

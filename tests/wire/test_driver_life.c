@@ -38,20 +38,26 @@ TEST(driver_life, refuses_a_configuration_that_cannot_be)
                 unsigned value;
                 const char *why;
         } cases[] = {
-                {offsetof(struct vw_driver_config,  pairs),           0,                     "pairs must be 1..64"},
-                { offsetof(struct vw_driver_config, pairs),           65,                    "pairs must be 1..64"},
-                { offsetof(struct vw_driver_config, queue_size),      0,                     "power of two"       },
-                { offsetof(struct vw_driver_config, queue_size),      1,                     "power of two"       },
-                { offsetof(struct vw_driver_config, queue_size),      100,                   "power of two"       },
-                { offsetof(struct vw_driver_config, queue_size),      2 * VW_QUEUE_SIZE_MAX, "power of two"       },
-                { offsetof(struct vw_driver_config, poll_us),         VW_POLL_US_MAX + 1,    "poll-us"            },
-                { offsetof(struct vw_driver_config, tx_usecs),        VW_USECS_MAX + 1,      "usecs"              },
-                { offsetof(struct vw_driver_config, rx_usecs),        VW_USECS_MAX + 1,      "usecs"              },
-                { offsetof(struct vw_driver_config, tx_frames),       VW_FRAMES_MAX + 1,     "frames"             },
-                { offsetof(struct vw_driver_config, rx_frames),       VW_FRAMES_MAX + 1,     "frames"             },
-                { offsetof(struct vw_driver_config, ctrl_timeout_ms), 0,                     "0 ms"               },
-                { offsetof(struct vw_driver_config, watchdog_ms),     0,                     "0 ms"               },
-                { offsetof(struct vw_driver_config, mac),             1,                     "group address"      },
+                {offsetof(struct vw_driver_config,  pairs),            0,                     "pairs must be 1..64"},
+                { offsetof(struct vw_driver_config, pairs),            65,                    "pairs must be 1..64"},
+                { offsetof(struct vw_driver_config, queue_size),       0,                     "power of two"       },
+                { offsetof(struct vw_driver_config, queue_size),       1,                     "power of two"       },
+                { offsetof(struct vw_driver_config, queue_size),       100,                   "power of two"       },
+                { offsetof(struct vw_driver_config, queue_size),       2 * VW_QUEUE_SIZE_MAX, "power of two"       },
+                { offsetof(struct vw_driver_config, poll_us),          VW_POLL_US_MAX + 1,    "poll-us"            },
+                { offsetof(struct vw_driver_config, tx_usecs),         VW_USECS_MAX + 1,      "usecs"              },
+                { offsetof(struct vw_driver_config, rx_usecs),         VW_USECS_MAX + 1,      "usecs"              },
+                { offsetof(struct vw_driver_config, tx_frames),        VW_FRAMES_MAX + 1,     "frames"             },
+                { offsetof(struct vw_driver_config, rx_frames),        VW_FRAMES_MAX + 1,     "frames"             },
+                { offsetof(struct vw_driver_config, ctrl_timeout_ms),  0,                     "0 ms"               },
+                { offsetof(struct vw_driver_config, watchdog_ms),      0,                     "0 ms"               },
+                { offsetof(struct vw_driver_config, mac),              1,                     "group address"      },
+                { offsetof(struct vw_driver_config, adaptive),         4,                     "enum vw_adaptive"   },
+                { offsetof(struct vw_driver_config, tx_mode),          2,                     "enum vw_tx_mode"    },
+                { offsetof(struct vw_driver_config, kick),             2,                     "enum vw_kick"       },
+                { offsetof(struct vw_driver_config, rx_buffers),       3,                     "enum vw_rx_buffers" },
+                { offsetof(struct vw_driver_config, clean_tx_from_rx), 2,                     "-1, 0 or 1"         },
+                { offsetof(struct vw_driver_config, clean_tx_from_rx), (unsigned)-2,          "-1, 0 or 1"         },
         };
         struct vw_driver *drv = NULL;
 
@@ -78,7 +84,9 @@ TEST(driver_life, refuses_numbers_for_a_direction_that_is_left_to_the_device)
         EXPECT_EQ(vw_driver_new(&c, &drv, &why), -EINVAL);
         EXPECT(strstr(why, "adaptive"));
         c.adaptive = VW_ADAPTIVE_RX;
+        why = "nothing is wrong";
         EXPECT_EQ(vw_driver_new(&c, &drv, &why), 0);
+        EXPECT_STR(why, "nothing is wrong");
         vw_driver_free(drv);
 }
 
