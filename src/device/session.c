@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "device/queue.h"
 #include "net/offload.h"
+#include "virtio/features.h"
 
 static uint64_t op_features(void *ctx)
 {
@@ -30,7 +31,8 @@ static void forget_guest(struct vw_device *dev)
         dev_update_offloads(dev);
 }
 
-/* Not asked for consistency: a front end that keeps the control queue to itself passes MQ on and CTRL_VQ not. */
+/* A feature whose prerequisite is missing has no effect, and keeps FEATURES_OK away (2.2.2).  That is all: front ends pass on
+ * such sets, and most of them can only give up if one is refused here. */
 static int op_set_features(void *ctx, uint64_t features, const char **ret_why)
 {
         struct vw_device *dev = ctx;
@@ -117,15 +119,26 @@ static void op_set_status(void *ctx, uint8_t status)
         ((struct vw_device *)ctx)->status = status;
 }
 
-/* 2.1.2: an error that the device cannot recover from by itself; a broken queue is one until it is set up anew. */
+/* Whether they are a set that a driver may choose (5.1.3.1).  A front end that keeps the control queue to itself passes MQ on
+ * and CTRL_VQ not. */
+static bool consistent(uint64_t features)
+{
+        features |= F(ctrl_vq);
+        return features_closed(features) == features;
+}
+
 static uint8_t op_get_status(void *ctx)
 {
         struct vw_device *dev = ctx;
+        uint8_t status = dev->status;
 
+        if (!consistent(dev->features))
+                status &= (uint8_t)~VIRTIO_STATUS_FEATURES_OK;
+        /* 2.1.2: an error that the device cannot recover from by itself; a broken queue is one until it is set up anew */
         for (unsigned i = 0; i < dev->n_vrings; i++)
                 if (load_relaxed(&dev->queues[i].broken))
-                        return dev->status | VIRTIO_STATUS_NEEDS_RESET;
-        return dev->status;
+                        status |= VIRTIO_STATUS_NEEDS_RESET;
+        return status;
 }
 
 static void op_reset(void *ctx)

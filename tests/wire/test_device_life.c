@@ -232,6 +232,36 @@ TEST(device_life, a_break_without_an_err_fd_is_a_break)
         end();
 }
 
+/* hostile A30 */
+TEST(device_life, features_without_what_they_need_keep_features_ok_away)
+{
+        static const struct {
+                uint64_t features;
+                bool ok;
+        } sets[] = {
+                {F(host_tso4),                           false},
+                { F(csum) | F(host_tso4),                true },
+                { F(csum) | F(host_ecn),                 false},
+                { F(csum) | F(host_tso6) | F(host_ecn),  true },
+                { F(guest_csum) | F(guest_ecn),          false},
+                { F(guest_uso4),                         false},
+                { F(mq) | F(guest_announce) | F(status), true }, /* as QEMU passes them on */
+        };
+        uint8_t status;
+
+        open_device(2);
+        front_hello(&f, 0, 64);
+        for (unsigned i = 0; i < ARRAY_SIZE(sets); i++) {
+                EXPECT_EQ(vu_frontend_set_features(&f.fe,
+                                                   F(protocol_features) | F(version_1) | sets[i].features),
+                          0);
+                EXPECT_EQ(vu_frontend_set_status(&f.fe, 3 | VIRTIO_STATUS_FEATURES_OK), 0);
+                EXPECT_EQ(vu_frontend_get_status(&f.fe, &status), 0);
+                EXPECT_EQ(status, 3 | (sets[i].ok ? VIRTIO_STATUS_FEATURES_OK : 0));
+        }
+        end();
+}
+
 static void on_sigbus(int signal, siginfo_t *info, void *context)
 {
         (void)context;
