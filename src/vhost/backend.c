@@ -150,7 +150,7 @@ static int on_set_mtu(struct vu_backend *be, struct vu_msg *msg)
 static int on_get_config(struct vu_backend *be, struct vu_msg *msg)
 {
         struct vhost_user_config *c = &msg->config;
-        bool framed = c->size && c->size == msg->size - CONFIG_HEADER;
+        bool framed = c->size && c->size <= sizeof(c->region) && c->size == msg->size - CONFIG_HEADER;
 
         if (!framed || be->ops->get_config(be->ctx, c->region, c->offset, c->size) != c->size)
                 msg->size = 0;
@@ -272,6 +272,7 @@ struct vu_rule {
 
 #define SIZE(type)  sizeof(type), sizeof(type)
 #define CONFIG_SIZE CONFIG_HEADER, sizeof(struct vhost_user_config)
+#define CONFIG_ASKS CONFIG_HEADER, VU_PAYLOAD_MAX /* also for more than there can be: that has an answer */
 #define FIELD(name) sizeof(((struct vu_msg *)NULL)->name)
 #define MEM_TABLE   8, FIELD(mem) /* some front ends send room for regions that they do not have */
 #define MEM_REGION  FIELD(mem_reg), FIELD(mem_reg)
@@ -302,7 +303,7 @@ static const struct vu_rule rules[VHOST_USER_REQUEST_MAX] = {
         [VHOST_USER_SET_VRING_ENABLE] =       { vu_on_vring_enable,       STATE,       0, 0, INDEX,              0 },
         [VHOST_USER_NET_SET_MTU] =            { on_set_mtu,               U64,         0, 0, 0,                  NEEDS(MTU) },
         [VHOST_USER_SET_BACKEND_REQ_FD] =     { on_backend_req_fd,        NONE,        1, 1, ANY_TIME,           NEEDS(BACKEND_REQ) },
-        [VHOST_USER_GET_CONFIG] =             { on_get_config,            CONFIG_SIZE, 0, 0, ANY_TIME | REPLIES, NEEDS(CONFIG) },
+        [VHOST_USER_GET_CONFIG] =             { on_get_config,            CONFIG_ASKS, 0, 0, ANY_TIME | REPLIES, NEEDS(CONFIG) },
         [VHOST_USER_SET_CONFIG] =             { on_set_config,            CONFIG_SIZE, 0, 0, 0,                  NEEDS(CONFIG) },
         [VHOST_USER_RESET_DEVICE] =           { on_reset_device,          NONE,        0, 0, 0,                  NEEDS(RESET_DEVICE) },
         [VHOST_USER_GET_MAX_MEM_SLOTS] =      { on_get_max_mem_slots,     NONE,        0, 0, ANY_TIME | REPLIES, NEEDS(CONFIGURE_MEM_SLOTS) },

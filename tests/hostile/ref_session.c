@@ -89,7 +89,7 @@ static struct shape shape_of(uint32_t request)
         case 24: /* GET_CONFIG */
                 s.early = s.replies = true;
                 s.least = 12;
-                s.most = 12 + 256;
+                s.most = 4096;
                 s.needs = F_CONFIG;
                 break;
         case 25: /* SET_CONFIG */
