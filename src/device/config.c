@@ -86,7 +86,7 @@ void dev_update_offloads(struct vw_device *dev)
 bool dev_update_port(struct vw_device *dev)
 {
         struct vw_port_info info;
-        unsigned mtu;
+        unsigned mtu = dev->front_mtu;
         bool up, changed;
 
         pthread_mutex_lock(&dev->port_lock);
@@ -94,8 +94,9 @@ bool dev_update_port(struct vw_device *dev)
         pthread_mutex_unlock(&dev->port_lock);
         store_relaxed(&dev->port_tx_offloads, info.tx_offloads);
 
-        mtu = dev->features & F(mtu) ? dev->mtu : info.mtu;
-        store_relaxed(&dev->mtu_limit, dev->front_mtu ? dev->front_mtu : mtu);
+        if (!mtu)
+                mtu = dev->features & F(mtu) ? dev->mtu : info.mtu;
+        store_relaxed(&dev->mtu_limit, mtu ? mtu : VIRTIO_NET_MTU_MAX);
 
         up = dev->link_wanted && info.link_up;
         changed = up != dev->link_up;

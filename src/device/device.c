@@ -120,7 +120,7 @@ static const char *config_fault(const struct vw_device_config *config)
                 return "pairs";
         if (config->mac[0] & 1)
                 return "mac";
-        if (config->mtu && (config->mtu < 68 || config->mtu > 65535))
+        if (config->mtu && (config->mtu < VIRTIO_NET_MTU_MIN || config->mtu > VIRTIO_NET_MTU_MAX))
                 return "mtu";
         for (unsigned i = 0; i < config->n_cpus; i++)
                 if (config->cpus[i] < 0 || config->cpus[i] >= CPU_SETSIZE)

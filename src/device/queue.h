@@ -248,7 +248,7 @@ struct vw_device {
         int news; /* eventfd: a worker has something for the control thread to look at */
 
         /* control writes, workers read */
-        unsigned mtu_limit; /* bytes after the Ethernet header; 0: none */
+        unsigned mtu_limit; /* bytes after the Ethernet header */
         uint32_t port_tx_offloads;
 
         struct dev_guest guest;

@@ -291,7 +291,7 @@ static bool over_mtu(const struct dev_queue *q, const struct vw_pkt *pkt)
         if (!(q->cfg.features & F(mtu)) || pkt->hdr.gso_type != VW_GSO_NONE)
                 return false;
         mtu = load_relaxed(&q->dev->mtu_limit);
-        if (!mtu || pkt->len <= mtu + NET_ETH_LEN)
+        if (pkt->len <= mtu + NET_ETH_LEN)
                 return false;
         iov_to_buf(pkt->iov, pkt->n_iov, 0, head, sizeof(head));
         return net_over_mtu(&pkt->hdr, head, pkt->len, mtu);

@@ -58,7 +58,7 @@ static enum vw_drop lay_out_plain(struct vw_pkt *pkt, unsigned mtu)
         uint8_t head[NET_HEADERS_MAX];
 
         pkt->hdr = (struct vw_net_hdr){ 0 };
-        if (likely(!mtu || pkt->len <= NET_ETH_LEN + mtu))
+        if (likely(pkt->len <= NET_ETH_LEN + mtu))
                 return VW_DROP_NONE;
         iov_to_buf(pkt->iov, pkt->n_iov, 0, head, sizeof(head)); /* it matters whether there is a VLAN tag */
         return net_over_mtu(&pkt->hdr, head, pkt->len, mtu) ? VW_DROP_MTU : VW_DROP_NONE;
@@ -69,9 +69,8 @@ static enum vw_drop check_frame(const struct dev_queue *q, struct vw_net_hdr *hd
                                 uint32_t len)
 {
         enum vw_drop drop = net_tx_check(hdr, head, len, q->cfg.features);
-        unsigned mtu = load_relaxed(&q->dev->mtu_limit);
 
-        if (drop == VW_DROP_NONE && mtu && net_over_mtu(hdr, head, len, mtu))
+        if (drop == VW_DROP_NONE && net_over_mtu(hdr, head, len, load_relaxed(&q->dev->mtu_limit)))
                 drop = VW_DROP_MTU;
         return drop;
 }

@@ -7,7 +7,6 @@
 #include "driver/driver.h"
 
 #define CONFIG_TRIES   8 /* of a space that changes between two reads */
-#define MTU_MIN        68
 #define PAIRS_MAX      0x8000
 #define SPEED_MAX      0x7fffffff
 #define DUPLEX_UNKNOWN 0xff
@@ -96,7 +95,7 @@ int drv_config_read(struct vw_driver *drv, uint64_t *features)
         if (r) /* no space, or none of these fields in it */
                 *features &= ~NEED_CONFIG | (*features & F(mq));
         mtu = le16_to_cpu(c.mtu);
-        if (*features & F(mtu) && mtu < MTU_MIN) {
+        if (*features & F(mtu) && mtu < VIRTIO_NET_MTU_MIN) {
                 log_warn("driver", "the device's MTU is under 68: not used mtu=%u", mtu);
                 *features &= ~F(mtu);
         }

@@ -20,9 +20,6 @@
 /* messages a call, so that a flood of them does not starve the control thread's other work */
 #define DISPATCH_MAX 64
 
-#define MTU_MIN      68 /* 5.1.4.1 */
-#define MTU_MAX      65535
-
 int vu_refuse(struct vu_backend *be, int error, const char *rule)
 {
         be->rule = rule;
@@ -138,7 +135,7 @@ static int on_set_mtu(struct vu_backend *be, struct vu_msg *msg)
 {
         int r;
 
-        if (msg->u64 < MTU_MIN || msg->u64 > MTU_MAX)
+        if (msg->u64 < VIRTIO_NET_MTU_MIN || msg->u64 > VIRTIO_NET_MTU_MAX)
                 return vu_refuse(be, -EINVAL, "MTU outside 68..65535");
         r = be->ops->set_mtu(be->ctx, msg->u64);
         return r < 0 ? vu_refuse(be, r, "the device does not take this MTU") : 0;

@@ -73,6 +73,7 @@ struct virtio_net_config {
 
 static_assert(sizeof(struct virtio_net_config) == 24, "5.1.4");
 enum { VIRTIO_NET_S_LINK_UP = 1, VIRTIO_NET_S_ANNOUNCE = 2 };
+enum { VIRTIO_NET_MTU_MIN = 68, VIRTIO_NET_MTU_MAX = 65535 }; /* 5.1.4.1 */
 
 /* Device status (2.1) */
 enum {

@@ -14,14 +14,19 @@
 static struct siege s;
 static uint8_t frame[70000], got[70000];
 
-static void begin(uint64_t features, uint32_t port_offloads)
+static void begin_with_mtu(unsigned mtu, uint64_t features, uint32_t port_offloads)
 {
         struct vw_device_config config = VW_DEVICE_CONFIG_INIT;
 
-        config.mtu = MTU;
+        config.mtu = mtu;
         siege_begin(&s, &config);
         __atomic_store_n(&s.port.tx_offloads, port_offloads, __ATOMIC_RELAXED);
-        siege_connect(&s, features | F(mtu), 64);
+        siege_connect(&s, features | (mtu ? F(mtu) : 0), 64);
+}
+
+static void begin(uint64_t features, uint32_t port_offloads)
+{
+        begin_with_mtu(MTU, features, port_offloads);
 }
 
 static void end(void)
@@ -352,6 +357,21 @@ TEST(hostile_tx, segmentation_of_another_packet_is_bad)
                         frame[of[i].at] = of[i].value;
                 send_frame(len, &hdr, VW_DROP_BAD_GSO, NULL);
         }
+        end();
+}
+
+/* hostile E13 */
+TEST(hostile_tx, no_frame_is_longer_than_the_largest_mtu_where_nobody_sets_one)
+{
+        begin_with_mtu(0, 0, VW_OFFLOAD_ALL);
+        memset(frame, 2, sizeof(frame));
+        memcpy(frame + 12, "\x88\xb5", 2);
+        hdr = (struct vw_net_hdr){ 0 };
+        expect_sent(65535 + 14);
+        send_frame(65535 + 15, &hdr, VW_DROP_MTU, NULL);
+        memcpy(frame + 12, "\x81\x00", 2);
+        expect_sent(65535 + 18);
+        send_frame(65535 + 19, &hdr, VW_DROP_MTU, NULL);
         end();
 }
 
