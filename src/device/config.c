@@ -59,20 +59,23 @@ uint32_t dev_config_read(struct vw_device *dev, uint8_t *buf, uint32_t offset, u
  * has enabled (5.1.6.5.5, and QEMU, which keeps the control queue to itself). */
 void dev_update_active(struct vw_device *dev)
 {
-        unsigned pairs = 0;
+        unsigned pairs = 0, rx_pairs = dev->pairs;
         enum vw_queue_kind kind;
         bool ctrl = false;
 
+        pthread_mutex_lock(&dev->port_lock);
         for (unsigned i = 0; i < dev->n_vrings; i++)
                 if (dev_queue_kind(dev, dev->features, i, &kind) && kind == VW_CTRL)
                         ctrl = load_relaxed(&dev->queues[i].live);
         if (ctrl)
-                pairs = load_relaxed(&dev->guest.pairs);
+                pairs = rx_pairs = load_relaxed(&dev->guest.pairs);
         else
                 while (pairs < dev->pairs && load_relaxed(&dev->queues[2 * pairs].live))
                         pairs++;
-        pthread_mutex_lock(&dev->port_lock);
         vw_port_set_active(dev->port, MAX(pairs, 1u));
+        for (unsigned i = 0; i < dev->n_workers && rx_pairs != dev->rx_pairs; i++)
+                mailbox_ring(&dev->workers[i].mailbox);
+        store_relaxed(&dev->rx_pairs, rx_pairs);
         pthread_mutex_unlock(&dev->port_lock);
 }
 

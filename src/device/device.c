@@ -252,6 +252,7 @@ int vw_device_new(const struct vw_device_config *config, struct vw_device **ret_
         dev->mtu = config->mtu;
         dev->born = clock_now();
         dev->link_wanted = true;
+        dev->rx_pairs = dev->pairs;
         dev->news = -1;
         choose_mac(dev->mac, config->mac);
         dev->offered = dev_features_possible(dev, config->features);

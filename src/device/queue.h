@@ -249,11 +249,18 @@ struct vw_device {
 
         /* control writes, workers read */
         unsigned mtu_limit; /* bytes after the Ethernet header */
+        unsigned rx_pairs;  /* that receive; the control queue's worker writes it, too */
         uint32_t port_tx_offloads;
 
         struct dev_guest guest;
         pthread_mutex_t port_lock; /* the port's control calls: control's and the control queue's worker */
 };
+
+/* An rx queue that was disabled, and one of a pair that the guest's driver did not ask for (5.1.6.5.5), gets nothing. */
+static inline bool dev_queue_receives(const struct dev_queue *q)
+{
+        return q->enabled && q->index / 2 < load_relaxed(&q->dev->rx_pairs);
+}
 
 /* ---- settings of a queue in one word, so that a pair of them changes as one ---- */
 

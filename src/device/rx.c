@@ -481,7 +481,7 @@ static void starve(struct dev_queue *q, uint64_t now)
         counter_add(&q->counters[VW_C_no_buffers], 1);
 }
 
-/* A queue that was disabled gets nothing, and what comes meanwhile is not for later. */
+/* A queue that gets nothing: what comes meanwhile is not for later. */
 static void discard(struct dev_queue *q, struct dev_run *run)
 {
         struct iovec *iov = &q->worker->rx_iov[1];
@@ -521,7 +521,7 @@ int dev_rx_run(struct dev_queue *q, struct dev_run *run)
         struct rx_window *win = &q->window;
         int r = 1;
 
-        if (unlikely(!q->enabled)) {
+        if (unlikely(!dev_queue_receives(q))) {
                 discard(q, run);
                 return 0;
         }

@@ -46,6 +46,8 @@ static void say_waiting(struct words *w, struct dev_queue *q, const struct vq_st
                 words_say(w, "disabled by the front end: %s",
                           q->kind == VW_TX ? "what the driver sends is discarded"
                                            : "frames for it are discarded");
+        else if (q->kind == VW_RX && !dev_queue_receives(q))
+                words_say(w, "the driver has not asked for this pair: frames for it are discarded");
         else if (q->kind == VW_TX && !lane->writable)
                 words_say(w,
                           "the port is full; waits until it is writable, "

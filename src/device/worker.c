@@ -46,15 +46,15 @@ static uint64_t patience_ends(const struct dev_queue *q)
         return rx_could_read_ahead(&q->window, q->lane) ? q->window.starved_at + DEV_PATIENCE : NEVER;
 }
 
-/* A queue that was never enabled holds what the driver offers; one that was disabled discards (tx) or gets nothing (rx: what the
- * port announces is discarded). */
+/* A queue that was never enabled holds what the driver offers; one that was disabled discards (tx) or gets nothing (rx, as without
+ * its driver's asking: what the port announces is discarded). */
 static bool queue_ready(const struct dev_queue *q, uint64_t now)
 {
         if (!q->watched || !q->was_enabled)
                 return false;
         switch (q->kind) {
         case VW_RX:
-                if (!q->enabled)
+                if (!dev_queue_receives(q))
                         return q->lane->fd >= 0 && lane_readable(q->lane, now);
                 if (q->window.starved && !vq_device_avail_pending(&q->vq) && patience_ends(q) > now)
                         return false;
@@ -269,9 +269,11 @@ static uint64_t settle_deadlines(struct dev_worker *w, uint64_t now)
                         continue;
                 if (q->lane->retry_at > now)
                         nearest = MIN(nearest, q->lane->retry_at);
+                else if (!dev_queue_receives(q))
+                        continue;
                 else if (q->window.starved)
                         nearest = MIN(nearest, patience_ends(q));
-                else if (q->lane->fd < 0 && q->enabled)
+                else if (q->lane->fd < 0)
                         nearest = MIN(nearest, vw_port_deadline(q->lane->port, q->lane->index));
         }
         return nearest;

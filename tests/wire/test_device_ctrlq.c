@@ -184,6 +184,65 @@ TEST(device_ctrlq, tells_the_port_how_many_pairs_carry_frames)
         end();
 }
 
+/* 5.1.6.5.5: what the port hands over for a pair that the driver did not ask for is no frame of its */
+TEST(device_ctrlq, nothing_is_received_on_a_pair_that_was_not_asked_for)
+{
+        static const struct {
+                const char *command;
+                unsigned pairs;
+        } rounds[] = {
+                {NULL,        1},
+                { "\4\0\3\0", 3},
+                { "\4\0\2\0", 2},
+                { "\4\0\4\0", 4},
+                { "\4\0\1\0", 1},
+        };
+        static const uint8_t frame[60] = { 2, [12] = 0x88, 0xb5 };
+        uint64_t packets[4] = { 0 }, dropped[4] = { 0 };
+
+        begin(4, CTRL | F(mq));
+        for (unsigned pair = 0; pair < 4; pair++) {
+                front_post(&f, pair, 8, 1600);
+                front_kick(&f, 2 * pair);
+        }
+        for (unsigned i = 0; i < ARRAY_SIZE(rounds); i++) {
+                if (rounds[i].command)
+                        EXPECT_EQ(front_command(&f, rounds[i].command, 4, NULL, 0), VIRTIO_NET_OK);
+                for (unsigned pair = 0; pair < 4; pair++) {
+                        bool mine = pair < rounds[i].pairs;
+
+                        packets[pair] += mine;
+                        dropped[pair] += !mine;
+                        EXPECT(sport_put(&port, pair, frame, sizeof(frame), NULL));
+                        EXPECT_SOON(front_stats(&f, 2 * pair).counters[VW_C_packets] == packets[pair] &&
+                                    front_stats(&f, 2 * pair).drops[VW_DROP_DISABLED] == dropped[pair]);
+                }
+        }
+        end();
+}
+
+TEST(device_ctrlq, a_port_that_makes_frames_makes_them_for_the_pairs_asked_for)
+{
+        struct vw_device_config config = VW_DEVICE_CONFIG_INIT;
+        const char *why = NULL;
+
+        EXPECT_EQ(vw_port_open("gen:count=6", &(struct vw_port_config){ .pairs = 2 }, &config.port, &why), 0);
+        config.pairs = config.workers = 2;
+        config.nice = 0;
+        front_open(&f, &config);
+        front_connect(&f, CTRL | F(mq), 64);
+        for (unsigned pair = 0; pair < 2; pair++) {
+                front_post(&f, pair, 8, 1600);
+                front_kick(&f, 2 * pair);
+        }
+        EXPECT_SOON(front_stats(&f, 0).counters[VW_C_packets] == 6);
+        EXPECT_EQ(front_stats(&f, 2).counters[VW_C_packets], 0);
+        EXPECT_EQ(COMMAND("\4\0\2\0"), VIRTIO_NET_OK);
+        EXPECT_SOON(front_stats(&f, 2).counters[VW_C_packets] == 6);
+        front_close(&f);
+        vw_port_close(config.port);
+}
+
 /* hostile G15 */
 TEST(device_ctrlq, switches_the_guests_offloads)
 {
