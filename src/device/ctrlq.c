@@ -163,11 +163,13 @@ static bool carry_out(struct dev_queue *q, struct command *c, const uint8_t *byt
         return done;
 }
 
-/* The only command with a reply; that is a part of the command's data, and so it precedes the ack. */
-static bool has_reply(const uint8_t *bytes, uint32_t len)
+/* Bytes of reply.  Only one command has any; they are a part of its data, and so they precede the ack. */
+static uint32_t reply_size(const uint8_t *bytes, uint32_t len)
 {
         return len >= sizeof(struct virtio_net_ctrl_hdr) && bytes[0] == VIRTIO_NET_CTRL_NOTF_COAL &&
-               bytes[1] == VIRTIO_NET_CTRL_NOTF_COAL_VQ_GET;
+                               bytes[1] == VIRTIO_NET_CTRL_NOTF_COAL_VQ_GET
+                       ? COAL_BYTES
+                       : 0;
 }
 
 /* Reads, does and answers the command of one chain.  False: it has no room for an answer. */
@@ -175,19 +177,20 @@ static bool serve(struct dev_queue *q, struct vq_chain *chain)
 {
         struct command c = { .dev = q->dev };
         uint8_t *bytes = q->worker->frame, answer[COAL_BYTES + 1];
-        uint32_t len = chain->len_out;
-        bool done = false, reply = false;
+        uint32_t len = chain->len_out, reply = 0;
+        bool done = false;
 
         if (chain->fault || chain->len_in < 1)
                 return false;
         if (len <= DEV_FRAME_ROOM) {
                 iov_to_buf(chain->iov, chain->n_out, 0, bytes, len);
-                reply = has_reply(bytes, len) && chain->len_in > COAL_BYTES;
-                done = carry_out(q, &c, bytes, len) && reply == has_reply(bytes, len);
+                reply = MIN(reply_size(bytes, len),
+                            chain->len_in - 1); /* the ack is the last byte also where there is too little */
+                done = carry_out(q, &c, bytes, len) && reply == reply_size(bytes, len);
         }
-        memcpy(answer, c.reply, COAL_BYTES);
-        answer[reply ? COAL_BYTES : 0] = done ? VIRTIO_NET_OK : VIRTIO_NET_ERR;
-        chain->written = reply ? COAL_BYTES + 1 : 1;
+        memcpy(answer, c.reply, reply);
+        answer[reply] = done ? VIRTIO_NET_OK : VIRTIO_NET_ERR;
+        chain->written = reply + 1;
         iov_from_buf(chain->iov + chain->n_out, chain->n_in, 0, answer, chain->written);
         counter_add(&q->counters[VW_C_commands], 1);
         counter_add(&q->counters[VW_C_nacks], !done);

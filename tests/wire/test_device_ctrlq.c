@@ -354,7 +354,9 @@ TEST(device_ctrlq, clamps_coalescing_and_refuses_queues_that_are_not_there)
         EXPECT_EQ(COMMAND("\6\2\5\0\0\0\7\0\0\0\x14\0\0\0"), VIRTIO_NET_ERR);
         EXPECT_EQ(COMMAND("\6\2\xff\xff\0\0\7\0\0\0\x14\0\0\0"), VIRTIO_NET_ERR);
         EXPECT_EQ(front_command(&f, "\6\3\4\0\0\0", 6, got, sizeof(got)), VIRTIO_NET_ERR);
-        EXPECT_EQ(COMMAND("\6\3\1\0\0\0"), VIRTIO_NET_ERR); /* no room for the pair */
+        for (uint32_t room = 0; room < sizeof(got);
+             room++) /* too little for the pair: the ack is behind it all the same */
+                EXPECT_EQ(front_command(&f, "\6\3\1\0\0\0", 6, got, room), VIRTIO_NET_ERR);
         EXPECT_EQ(vu_frontend_vring_enable(&f.fe, 3, false), 0);
         EXPECT_EQ(COMMAND("\6\2\3\0\0\0\7\0\0\0\x14\0\0\0"), VIRTIO_NET_ERR);
         end();
