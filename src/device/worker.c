@@ -68,10 +68,16 @@ static bool queue_ready(const struct dev_queue *q, uint64_t now)
         unreachable();
 }
 
+/* Found when a page was touched that is no more, perhaps by another queue: then there is a queue to break. */
+static bool memory_gone(const struct dev_queue *q)
+{
+        return unlikely(mem_map_gone(q->vq.mem.map));
+}
+
 static bool any_ready(const struct dev_worker *w, uint64_t now)
 {
         for (unsigned i = 0; i < w->n_queues; i++)
-                if (queue_ready(w->queues[i], now))
+                if (queue_ready(w->queues[i], now) || memory_gone(w->queues[i]))
                         return true;
         return false;
 }
@@ -216,7 +222,7 @@ static void turn(struct dev_queue *q, uint64_t now)
         dev_queue_adopt_settings(q, now);
         if (coalesce_expire(&q->coalesce, now))
                 dev_queue_release(q);
-        if (unlikely(mem_map_gone(q->vq.mem.map))) {
+        if (memory_gone(q)) {
                 vq_device_break(&q->vq, "memory-gone", 0);
                 dev_queue_broke(q, now);
                 return;
@@ -225,7 +231,7 @@ static void turn(struct dev_queue *q, uint64_t now)
                 return;
         polling_woke(&q->polling, now);
         while (packets < DEV_TURN && bytes < DEV_TURN_BYTES && !mailbox_pending(&q->worker->mailbox) &&
-               queue_ready(q, now)) {
+               queue_ready(q, now) && !memory_gone(q)) {
                 struct dev_run run = { .now = now, .max = MIN(DEV_TURN - packets, (unsigned)DEV_BURST) };
 
                 if (q->run(q, &run) < 0) {

@@ -294,6 +294,23 @@ TEST(device_life, memory_that_is_taken_away_breaks_the_device_and_not_the_proces
         sigaction(SIGBUS, &before, NULL);
 }
 
+/* hostile B21 */
+TEST(device_life, a_queue_that_read_what_is_gone_breaks_at_once)
+{
+        struct sigaction action = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO }, before;
+
+        EXPECT_EQ(sigaction(SIGBUS, &action, &before), 0);
+        begin(1, 0, 64);
+        EXPECT_EQ(offer(1), 1);
+        EXPECT_EQ(ftruncate(f.memfd, (off_t)f.bufs), 0); /* the rings stay */
+        front_kick(&f, 1);
+        EXPECT_SOON(read_count(f.q[1].err) == 1); /* nothing but this wakes the device */
+        EXPECT_SOON(read_count(f.q[0].err) == 1);
+        EXPECT_EQ(ftruncate(f.memfd, (off_t)f.bytes), 0);
+        end();
+        sigaction(SIGBUS, &before, NULL);
+}
+
 /* hostile I02 */
 TEST(device_life, a_call_fd_that_is_full_or_blocking_stops_nobody)
 {
