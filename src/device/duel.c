@@ -2,19 +2,20 @@
  *
  * Some costs cannot be estimated from where they are caused.  A worker that polls takes packets one by one where a sleeper
  * would find a batch; each then wakes the receiver of the frame, perhaps from a CPU that the sender needs, and all of the load is slower by
- * half, though every poll finds work.  So the load is asked: it is served both ways in turn, a span each, and if one gets
- * more work done that way stays.
+ * half, though every poll finds work.  So the load is asked: it is served both ways in turn, and if one gets
+ * more work done that way stays.  What stands in the queues, and on which CPU somebody woke, outlasts a change, so of each way
+ * the first span is not judged: without that a flood which polling slowed down to a third seemed to lose a sixth.
  *
  * How many spans that takes depends on how steady the load is: round trips differ by a hundredth from span to span, a flood whose ends
  * share a CPU by a third.  So the measure is the spread of the answers themselves.  With x what the other way gained in each pair
- * of spans, and n pairs,
+ * of judged spans, and n pairs,
  *
  *      better      sum(x) > sqrt(CONVINCED * sum(x^2)), and more than LEAST on average
  *      not better  sum(x) + sqrt(DOUBTFUL * sum(x^2)) < n * LEAST
  *
- * Where the difference is plain that is 5 pairs, or 2.  Loads that nothing can be said of are asked for PAIRS_MOST.  The next
- * question is after 4 spans, then 16, up to 128 while nothing speaks for a change: what is plainly worse by x costs x for two
- * spans in 132. */
+ * Where the difference is plain that is 3 pairs, or 2.  Loads that nothing can be said of are asked for PAIRS_MOST.  The next
+ * question is after 4 spans, then 16, up to 256 while nothing speaks for a change: what is plainly worse by x costs x for four
+ * spans in 262. */
 #include "device/duel.h"
 
 #include "base/check.h"
@@ -24,12 +25,12 @@
 #define SPAN_MOST   (3 * SPAN)          /* it slept: there is no load to be asked */
 #define WORK_LEAST  64                  /* in a span of a load that is asked */
 #define REST_LEAST  4                   /* spans */
-#define REST_MOST   128
+#define REST_MOST   256
 #define REST_GROWS  4
-#define PAIRS_MOST  128
+#define PAIRS_MOST  64
 #define ONE         1024
 #define LEAST       (ONE * 3 / 100) /* smaller gains are not worth a change */
-#define CONVINCED   5 /* at first; after each change twice as much, since it may have been chance */
+#define CONVINCED   3 /* at first; after each change twice as much, since it may have been chance */
 #define DOUBTS_MOST 2
 #define DOUBTFUL    2
 
@@ -83,6 +84,8 @@ static void end_span(struct duel *d, uint64_t rate, bool enough)
 {
         if (d->asking && rate == 0) {
                 begin_rest(d, REST_GROWS * d->rest);
+        } else if (d->settling) {
+                d->settling = false;
         } else if (d->trial) {
                 answer(d, rate);
         } else {
@@ -112,10 +115,11 @@ static void record(struct duel *d, enum duel_step step, uint64_t work, uint64_t 
 bool duel_unusual(struct duel *d, uint64_t work, uint64_t now)
 {
         uint64_t took = now - d->began, done = work - d->work;
-        bool asleep = took >= SPAN_MOST;
+        bool asleep = took >= SPAN_MOST, before = way(d);
 
         if (took >= SPAN) {
                 end_span(d, asleep ? 0 : (done << 20) / took, !asleep && done >= WORK_LEAST);
+                d->settling |= way(d) != before;
                 d->began = now;
                 d->work = work;
                 record(d, DUEL_SPAN, work, now);

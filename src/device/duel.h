@@ -22,6 +22,7 @@ struct duel {
         bool unusual;        /* the way in force but for trials */
         bool asking;         /* spans of the two ways in turn */
         bool trial;          /* one of the other way, under way */
+        bool settling;       /* the first span after a change: it is not judged */
         unsigned kept, rest; /* spans of the way in force since the last question; how many there are to be */
         unsigned doubts;     /* changes, as far as they count */
         uint64_t began, work;     /* of the span under way */
