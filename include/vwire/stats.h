@@ -22,6 +22,7 @@ extern "C" {
         COUNTER(poll_hits, D | B)                                                                            \
         COUNTER(poll_misses, D | B)                                                                          \
         COUNTER(poll_ns, D | B)                                                                              \
+        COUNTER(naps, D)                                                                                     \
         COUNTER(no_buffers, D)                                                                               \
         COUNTER(port_full, D)                                                                                \
         COUNTER(call_errors, D)                                                                              \

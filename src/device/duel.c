@@ -41,8 +41,18 @@ static void begin_rest(struct duel *d, unsigned spans)
         d->rest = MIN(MAX(spans, (unsigned)REST_LEAST), (unsigned)REST_MOST);
 }
 
+/* Each of the others has its turn before they are asked more seldom. */
+static void refuse(struct duel *d)
+{
+        d->refused++;
+        begin_rest(d, d->refused % (DUEL_WAYS - 1) == 0 ? REST_GROWS * d->rest : d->rest);
+}
+
 static void ask(struct duel *d)
 {
+        do
+                d->other = (d->other + 1) % DUEL_WAYS;
+        while (d->other == d->way);
         d->asking = d->trial = true;
         d->pairs = 0;
         d->sum = d->squares = 0;
@@ -71,11 +81,12 @@ static void answer(struct duel *d, uint64_t rate)
         d->sum += gain;
         d->squares += gain * gain;
         if (better(d)) {
-                d->unusual = !d->unusual;
+                d->way = d->other;
+                d->refused = 0;
                 d->doubts = MIN(d->doubts + 1, (unsigned)DOUBTS_MOST);
                 begin_rest(d, REST_LEAST);
         } else if (not_better(d) || d->pairs == PAIRS_MOST) {
-                begin_rest(d, REST_GROWS * d->rest);
+                refuse(d);
         }
 }
 
@@ -83,7 +94,7 @@ static void answer(struct duel *d, uint64_t rate)
 static void end_span(struct duel *d, uint64_t rate, bool enough)
 {
         if (d->asking && rate == 0) {
-                begin_rest(d, REST_GROWS * d->rest);
+                refuse(d);
         } else if (d->settling) {
                 d->settling = false;
         } else if (d->trial) {
@@ -98,9 +109,9 @@ static void end_span(struct duel *d, uint64_t rate, bool enough)
         }
 }
 
-static bool way(const struct duel *d)
+static enum duel_way way_now(const struct duel *d)
 {
-        return d->unusual != d->trial;
+        return d->trial ? d->other : d->way;
 }
 
 static void record(struct duel *d, enum duel_step step, uint64_t work, uint64_t now)
@@ -109,22 +120,23 @@ static void record(struct duel *d, enum duel_step step, uint64_t work, uint64_t 
 
         if (t && t->n < t->max)
                 t->events[t->n++] =
-                        (struct duel_event){ .now = now, .work = work, .step = step, .unusual = way(d) };
+                        (struct duel_event){ .now = now, .work = work, .step = step, .way = way_now(d) };
 }
 
-bool duel_unusual(struct duel *d, uint64_t work, uint64_t now)
+enum duel_way duel_way(struct duel *d, uint64_t work, uint64_t now)
 {
         uint64_t took = now - d->began, done = work - d->work;
-        bool asleep = took >= SPAN_MOST, before = way(d);
+        enum duel_way before = way_now(d);
+        bool asleep = took >= SPAN_MOST;
 
         if (took >= SPAN) {
                 end_span(d, asleep ? 0 : (done << 20) / took, !asleep && done >= WORK_LEAST);
-                d->settling |= way(d) != before;
+                d->settling |= way_now(d) != before;
                 d->began = now;
                 d->work = work;
                 record(d, DUEL_SPAN, work, now);
         }
-        return way(d);
+        return way_now(d);
 }
 
 void duel_forget(struct duel *d, uint64_t now)
@@ -151,6 +163,6 @@ bool duel_repeat(struct duel *d, const struct duel_event *e)
         if (e->step == DUEL_FORGET)
                 duel_forget(d, e->now);
         else
-                duel_unusual(d, e->work, e->now);
-        return way(d) == e->unusual;
+                duel_way(d, e->work, e->now);
+        return way_now(d) == e->way;
 }

@@ -188,8 +188,9 @@ struct dev_worker {
         bool stop;
         unsigned n_queues;
         struct dev_queue **queues; /* running and not broken, in ring order */
-        struct duel duel;          /* sleeping at once, the unusual way, against busy polling */
+        struct duel duel;          /* of the ways of waiting, where polling is allowed */
         uint64_t work;             /* packets published, as on the wire */
+        uint64_t work_at_nap;
         struct tx_burst tx;
         struct iovec rx_iov[DEV_PIECES + 2];
         uint8_t *frame;   /* DEV_FRAME_ROOM: one frame in private memory */

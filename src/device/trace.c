@@ -3,7 +3,7 @@
  * The policies are functions of their state and of the calls they get.  A recording begins with policies that have learned
  * nothing, so the calls alone are the whole record; it is text, a line each, times in ns:
  *
- *      WORKER duel TIME forget|span WORK WAY               WAY, usual or unusual, is what was decided
+ *      WORKER duel TIME forget|span WORK WAY               WAY, poll, nap or sleep, is what was decided
  *      QUEUE polling TIME set|begin|hit|miss|yield|woke VALUE STOLEN       begin's VALUE: the deadline decided, 0 for none
  *      QUEUE moderation TIME init|note|apply|beside N OUTSTANDING PHASE HOLDS     PHASE and HOLDS are what was decided
  *
@@ -29,11 +29,12 @@
 #define FIRST_LINE    "vwire trace 1: queue policy time-ns step numbers\n"
 
 static const char *const duel_words[] = { "forget", "span" };
-static const char *const way_words[] = { "usual", "unusual" };
+static const char *const way_words[] = { "poll", "nap", "sleep" };
 static const char *const polling_words[] = { "set", "begin", "hit", "miss", "yield", "woke" };
 static const char *const moderation_words[] = { "init", "note", "apply", "beside" };
 static const char *const phase_words[] = { "off", "trial", "check", "on" };
 static_assert(ARRAY_SIZE(duel_words) == DUEL_SPAN + 1, "a word each");
+static_assert(ARRAY_SIZE(way_words) == DUEL_WAYS, "a word each");
 static_assert(ARRAY_SIZE(polling_words) == POLLING_WOKE + 1, "a word each");
 static_assert(ARRAY_SIZE(moderation_words) == MODERATION_BESIDE + 1, "a word each");
 static_assert(ARRAY_SIZE(phase_words) == MODERATION_PHASES, "a word each");
@@ -98,7 +99,7 @@ static void write_spans(FILE *out, unsigned worker, const struct duel_trace *t)
 {
         for (unsigned i = 0; i < t->n; i++)
                 fprintf(out, "%u duel %" PRIu64 " %s %" PRIu64 " %s\n", worker, t->events[i].now,
-                        duel_words[t->events[i].step], t->events[i].work, way_words[t->events[i].unusual]);
+                        duel_words[t->events[i].step], t->events[i].work, way_words[t->events[i].way]);
 }
 
 static void write_polls(FILE *out, unsigned queue, const struct polling_trace *t)
@@ -226,9 +227,10 @@ static const char *replay_duel(struct replay *r, unsigned worker, const char *st
             !find_word(step, duel_words, ARRAY_SIZE(duel_words), &at) ||
             !find_word(word, way_words, ARRAY_SIZE(way_words), &way) || !later(&r->workers[worker].time, now))
                 return unreadable;
-        return duel_repeat(&r->workers[worker].duel,
-                           &(struct duel_event){
-                                   .now = now, .work = work, .step = (enum duel_step)at, .unusual = way })
+        return duel_repeat(&r->workers[worker].duel, &(struct duel_event){ .now = now,
+                                                                           .work = work,
+                                                                           .step = (enum duel_step)at,
+                                                                           .way = (enum duel_way)way })
                        ? NULL
                        : otherwise;
 }

@@ -68,7 +68,9 @@ static void say_policies(struct words *w, const struct dev_queue *q)
 {
         struct vw_queue_settings s = settings_unpack(q->settings);
 
-        if (s.poll_us && q->worker->duel.unusual)
+        if (s.poll_us && q->worker->duel.way == DUEL_NAP)
+                words_say(w, "; polling rests: the load goes faster when it looks once more after a nap");
+        if (s.poll_us && q->worker->duel.way == DUEL_SLEEP)
                 words_say(w, "; polling rests: the load goes faster without");
         if (s.adaptive)
                 words_say(w, "; adaptive: interrupts are %s",

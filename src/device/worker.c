@@ -28,6 +28,7 @@
 #define EVENTS 64 /* taken from epoll at once */
 /* at the ring of a driver without a kick fd: 5 us of work each, a tenth of a CPU */
 #define LOOK_INTERVAL (50 * NSEC_PER_USEC)
+#define NAP           (8 * NSEC_PER_USEC) /* with the wake-up a dozen: what a kick and a wake-up by it take */
 #define RETRY_FIRST   (1 * NSEC_PER_MSEC) /* after the second error of a port in a row; doubles each time */
 #define RETRY_DOUBLES 9                   /* up to half a second: a port that is gone costs nothing */
 
@@ -176,14 +177,14 @@ static void port_event(struct dev_worker *w, struct dev_lane *lane, uint32_t eve
 }
 
 /* Takes what the fds have to say; sleeps for it until `deadline` (0: not at all). */
-static void collect(struct dev_worker *w, uint64_t deadline, uint64_t now)
+static void collect(struct dev_worker *w, uint64_t deadline)
 {
         static const struct timespec at_once;
         struct epoll_event events[EVENTS];
         int n;
 
         if (deadline != 0)
-                timer_set(&w->timer, deadline, now);
+                timer_set(&w->timer, deadline, clock_now());
         n = epoll_pwait2(w->epfd, events, EVENTS, deadline != 0 ? NULL : &at_once, NULL);
         for (int i = 0; i < n; i++) {
                 struct dev_watch *watch = events[i].data.ptr;
@@ -338,13 +339,13 @@ static unsigned drop_missed_polls(struct dev_worker *w, uint64_t now)
 static bool busy_poll(struct dev_worker *w)
 {
         uint64_t now = clock_now(), deadline;
-        unsigned polling = duel_unusual(&w->duel, w->work, now) ? 0 : begin_polls(w, now);
+        unsigned polling = begin_polls(w, now);
 
         if (polling == 0)
                 return false;
         deadline = settle_deadlines(w, now);
         while (polling > 0) {
-                collect(w, 0, now);
+                collect(w, 0);
                 now = clock_now();
                 if (mailbox_pending(&w->mailbox) || any_ready(w, now)) {
                         end_polls(w, now);
@@ -388,6 +389,53 @@ static void disarm(struct dev_worker *w)
         }
 }
 
+/* ---- with nothing to do ---- */
+
+static uint64_t longest_poll(const struct dev_worker *w)
+{
+        uint64_t most = 0;
+
+        for (unsigned i = 0; i < w->n_queues; i++)
+                most = MAX(most, w->queues[i]->polling.limit);
+        return most;
+}
+
+/* When a nap ends that is taken now, or 0: one has been taken since there was work.  Kicks stay off, so what the driver
+ * publishes meanwhile costs it none, and is found together. */
+static uint64_t nap(struct dev_worker *w, uint64_t most)
+{
+        uint64_t now = clock_now();
+
+        if (w->work == w->work_at_nap)
+                return 0;
+        w->work_at_nap = w->work;
+        for (unsigned i = 0; i < w->n_queues; i++)
+                counter_add(&w->queues[i]->counters[VW_C_naps], w->queues[i]->polling.limit > 0);
+        return MIN(settle_deadlines(w, now), now + MIN(most, (uint64_t)NAP));
+}
+
+/* What the setting allows and the load prefers; then sleep.  Returns until when, or 0: not at all. */
+static uint64_t idle(struct dev_worker *w)
+{
+        uint64_t most = longest_poll(w), until = 0;
+
+        switch (most > 0 ? duel_way(&w->duel, w->work, clock_now()) : DUEL_SLEEP) {
+        case DUEL_POLL:
+                if (busy_poll(w))
+                        return 0;
+                break;
+        case DUEL_NAP:
+                until = nap(w, most);
+                break;
+        case DUEL_SLEEP:
+        case DUEL_WAYS:
+                break;
+        }
+        if (until != 0)
+                return until;
+        return arm(w) ? 0 : settle_deadlines(w, clock_now());
+}
+
 /* ---- the thread ---- */
 
 /* What the kernel should know about it.  Each is a wish: where it is not allowed the worker works without. */
@@ -421,15 +469,11 @@ static void *run_worker(void *arg)
         if (w->dev->worker_start)
                 w->start_result = w->dev->worker_start(w->dev->worker_ctx);
         while (mailbox_serve(&w->mailbox), !w->stop) {
-                uint64_t now = clock_now(), deadline = 0;
+                uint64_t now = clock_now();
 
                 for (unsigned i = 0; i < w->n_queues; i++)
                         turn(w->queues[i], now);
-                if (!any_ready(w, now) && !busy_poll(w) && !arm(w)) {
-                        now = clock_now();
-                        deadline = settle_deadlines(w, now);
-                }
-                collect(w, deadline, now);
+                collect(w, any_ready(w, now) ? 0 : idle(w));
                 disarm(w);
         }
         return NULL;

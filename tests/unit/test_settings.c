@@ -179,7 +179,7 @@ static bool listed(const char *list, const char *name)
 TEST(stats, counters_shown_are_those_of_the_contract)
 {
         static const char device[] = " packets bytes bursts kicks calls calls_suppressed calls_coalesced"
-                                     " coalesce_frames coalesce_timer poll_hits poll_misses poll_ns"
+                                     " coalesce_frames coalesce_timer poll_hits poll_misses poll_ns naps"
                                      " no_buffers port_full call_errors ";
         static const char driver[] = " packets bytes kicks kicks_suppressed interrupts spurious_interrupts"
                                      " polls poll_rearms poll_hits poll_misses poll_ns ";

@@ -343,20 +343,27 @@ TEST(device_calls, polling_looks_for_work_and_ends)
         end();
 }
 
-/* A worker that polls needs no kicks, so these are from spans in which it tries to do without */
-TEST(device_calls, polling_is_compared_with_sleeping)
+/* A worker that polls or naps needs no kicks, so these are from spans in which it tries to do without */
+TEST(device_calls, polling_is_compared_with_naps_and_with_sleeping)
 {
-        uint64_t until = front_now() + UINT64_C(5000000000), kicks, polled;
+        uint64_t until = front_now() + UINT64_C(10000000000), kicks = 0, polled = 0, naps = 0;
 
         begin((struct vw_device_config){ .poll_us = VW_POLL_US_MAX }, F(event_idx), 256);
         do {
+                ping(5000);
                 kicks = counter(1, VW_C_kicks);
                 polled = counter(1, VW_C_poll_hits);
-                ping(5000);
-                kicks = counter(1, VW_C_kicks) - kicks;
-                polled = counter(1, VW_C_poll_hits) - polled;
-        } while ((kicks < 50 || polled < 50) && front_now() < until);
-        EXPECT(kicks >= 50 && polled >= 50);
+                naps = counter(1, VW_C_naps);
+        } while ((kicks < 50 || polled < 50 || naps < 50) && front_now() < until);
+        EXPECT(kicks >= 50 && polled >= 50 && naps >= 50);
+        end();
+}
+
+TEST(device_calls, without_polling_there_is_no_nap)
+{
+        begin((struct vw_device_config){ .adaptive = VW_ADAPTIVE_BOTH }, F(event_idx), 256);
+        ping(5000);
+        EXPECT_EQ(counter(1, VW_C_naps), 0);
         end();
 }
 
@@ -457,7 +464,7 @@ TEST(device_calls, decisions_are_recorded_and_replay)
         EXPECT_EQ(trace(-1), 0);
         rewind(file);
         EXPECT(vw_trace_replay(dup(fileno(file)), &why) > 1000);
-        EXPECT(lines_with(file, "0 duel ", " forget 0 usual") >= 1);
+        EXPECT(lines_with(file, "0 duel ", " forget 0 poll") >= 1);
         EXPECT(lines_with(file, "0 duel ", " span ") >= 1);
         EXPECT_EQ(counter(1, VW_C_packets), 1600);
         end();
