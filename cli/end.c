@@ -94,11 +94,11 @@ int end_open_port(struct end *end, unsigned mtu)
         int r;
 
         memcpy(config.mac, o->mac, sizeof(config.mac));
-        r = vw_port_open(o->port, &config, &end->port, &why);
+        r = vw_port_open(o->port, &config, &end->port, &why); /* whose sentences begin with the port */
         if (r == -EINVAL || r == -EBADF) /* what is wrong with the words, or with the fd that they name */
-                return opts_refuse(end->command, "--port=%.100s: %s", o->port, why);
+                return opts_refuse(end->command, "--port=%s", why);
         if (r < 0) {
-                log_say(VW_LOG_ERROR, end->component, "port %s: %s", o->port, *why ? why : strerror(-r));
+                log_say(VW_LOG_ERROR, end->component, "port %s", *why ? why : strerror(-r));
                 return STATUS_FAILED;
         }
         if (!o->pcap)
