@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BACKLOG     16  /* clients that connect in one turn of the loop */
+#define BACKLOG     64  /* clients that connect in one turn of the loop */
 #define LOCK_TRIES  500 /* a lock that somebody keeps for that many milliseconds is not ours to wait for */
 #define LOCK_TRY_NS 1000000
 

@@ -8,10 +8,12 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "ctl/proto.h"
 #include "ctl/sock.h"
 #include "scale.h"
 
@@ -46,6 +48,24 @@ TEST(ctl_sock, listens_accepts_and_removes_its_path)
         sock_close(&l);
         EXPECT_EQ(l.fd, -1);
         EXPECT_EQ(lstat(path, &st), -1);
+        sock_close(&l);
+}
+
+TEST(ctl_sock, as_many_as_may_come_at_once_are_let_in)
+{
+        const char *path = fresh_path(), *why;
+        struct sockaddr_un addr = { .sun_family = AF_UNIX };
+        struct sock_listener l;
+        int clients[CTL_CLIENTS_MAX];
+
+        snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+        EXPECT_EQ(sock_listen(&l, path, 0600, (gid_t)-1, &why), 0);
+        for (unsigned i = 0; i < ARRAY_SIZE(clients); i++) {
+                clients[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+                EXPECT_EQ(connect(clients[i], (struct sockaddr *)&addr, sizeof(addr)), 0);
+        }
+        for (unsigned i = 0; i < ARRAY_SIZE(clients); i++)
+                close(clients[i]);
         sock_close(&l);
 }
 
