@@ -187,7 +187,7 @@ static void accept_one(struct device *d)
 
 static void dial(struct device *d)
 {
-        char quoted[LOG_VALUE_SIZE];
+        char quoted[256];
         int fd = d->door >= 0 ? door_dial(d->door) : sock_dial(end_options.socket_path);
 
         if (fd >= 0 && serve(d, fd)) {
@@ -198,7 +198,7 @@ static void dial(struct device *d)
         if (!d->said_waiting)
                 log_say(VW_LOG_INFO, "device", "nobody listens yet, trying on: %s path=%s",
                         strerror(fd < 0 ? -fd : EIO),
-                        log_value(end_options.socket_path, quoted, sizeof(quoted)));
+                        vw_log_value(end_options.socket_path, quoted, sizeof(quoted)));
         d->said_waiting = true;
         d->retry_at = end_now() + d->retry_after;
         d->retry_after = d->retry_after * 2 > RETRY_MOST_NS ? RETRY_MOST_NS : d->retry_after * 2;
@@ -272,7 +272,7 @@ static int open_socket(struct device *d)
 
 static int meet_peers(struct device *d)
 {
-        char quoted[LOG_VALUE_SIZE];
+        char quoted[256];
 
         if (d->once)
                 return serve(d, options.fd) ? -1 : STATUS_FAILED;
@@ -280,7 +280,7 @@ static int meet_peers(struct device *d)
                 log_say(VW_LOG_INFO, "device", "listening fd=%d", options.fd);
         else
                 log_say(VW_LOG_INFO, "device", "%s path=%s", options.client ? "connecting" : "listening",
-                        log_value(end_options.socket_path, quoted, sizeof(quoted)));
+                        vw_log_value(end_options.socket_path, quoted, sizeof(quoted)));
         return -1;
 }
 

@@ -227,7 +227,7 @@ static int run(const char *const *words)
                 .listener = SOCK_LISTENER_NONE,
         };
         int status = check_options(&d);
-        char quoted[LOG_VALUE_SIZE];
+        char quoted[256];
 
         (void)words;
         if (status < 0)
@@ -244,7 +244,7 @@ static int run(const char *const *words)
                 status = end_open_ctl(&d.end, &ctl_ops, &d);
         if (status < 0) {
                 log_say(VW_LOG_INFO, "driver", "%s path=%s", options.server ? "listening" : "connecting",
-                        log_value(end_options.socket_path, quoted, sizeof(quoted)));
+                        vw_log_value(end_options.socket_path, quoted, sizeof(quoted)));
                 end_ready(&d.end);
                 loop(&d);
                 status = STATUS_OK;

@@ -47,24 +47,7 @@ static void write_text(enum vw_log_level level, const char *component, const cha
         write_line(line, len);
 }
 
-const char *log_value(const char *value, char *buf, size_t len)
-{
-        size_t n = 0;
-
-        if (*value && !strpbrk(value, " \t\n\"\\"))
-                return value;
-        buf[n++] = '"';
-        for (; *value && n + 3 < len; value++) {
-                if (strchr("\"\\", *value))
-                        buf[n++] = '\\';
-                buf[n++] = *value;
-        }
-        buf[n++] = '"';
-        buf[n] = '\0';
-        return buf;
-}
-
-/* What stands between two quotes, as log_value() was given it. */
+/* What stands between two quotes, as vw_log_value() was given it. */
 static void unquote(char *text)
 {
         char *to = text;

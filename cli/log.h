@@ -12,10 +12,5 @@ void log_start(void);
 /* One event, as the library hands it over. */
 void log_event(void *ctx, enum vw_log_level level, const char *component, const char *text);
 
-/* A value as it may stand in a pair of log_say(): itself, if it is one plain word, else in quotes, in buf; a quote or a backslash in
- * it has a backslash before it. */
-#define LOG_VALUE_SIZE 256 /* holds any path of a socket */
-const char *log_value(const char *value, char *buf, size_t len);
-
 void log_say(enum vw_log_level level, const char *component, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));

@@ -24,6 +24,10 @@ typedef void vw_log_fn(void *ctx, enum vw_log_level level, const char *component
 /* Sends the library's events to `fn` from now on; NULL silences it.  Call it before anything else of the library. */
 VW_API void vw_set_log(enum vw_log_level least, vw_log_fn *fn, void *ctx);
 
+/* A value as it may stand in such a pair: itself, if it is one plain word, else in quotes, in `buf`, with a backslash before each quote and
+ * backslash.  Cut off where `len`, at least 3, is too short.  Any thread. */
+VW_API const char *vw_log_value(const char *value, char *buf, size_t len);
+
 /* For the program's own SIGBUS handler (SA_SIGINFO | SA_NODEFER not needed): true if the fault lies in memory that
  * a peer shares and has taken away; the page is then replaced by zeros, the device that owns it breaks with the
  * reason `memory-gone`, and the handler may return.  Async-signal-safe.  The library installs no handler itself. */

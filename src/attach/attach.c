@@ -108,6 +108,7 @@ static void start(struct attach *a, int fd)
 {
         const char *why = "";
         int r = vw_driver_connect(a->drv, fd, &why);
+        char quoted[256];
 
         if (r) {
                 failed(a, why);
@@ -122,7 +123,11 @@ static void start(struct attach *a, int fd)
         a->last_failure[0] = '\0';
         for (unsigned i = 0; i < a->n_lanes; i++)
                 __atomic_store_n(&a->lanes[i].error, 0, __ATOMIC_RELAXED);
-        attach_say(&a->config, VW_LOG_INFO, "connected%s%s", a->path ? " path=" : "", a->path ? a->path : "");
+        if (a->path)
+                attach_say(&a->config, VW_LOG_INFO, "connected path=%s",
+                           vw_log_value(a->path, quoted, sizeof(quoted)));
+        else
+                attach_say(&a->config, VW_LOG_INFO, "connected");
 }
 
 static void try_connect(struct attach *a)

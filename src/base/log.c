@@ -24,6 +24,23 @@ void vw_set_log(enum vw_log_level least, vw_log_fn *fn, void *ctx)
         log_setup(least, fn, ctx);
 }
 
+VW_API const char *vw_log_value(const char *value, char *buf, size_t len)
+{
+        size_t n = 0;
+
+        if (*value && !strpbrk(value, " \t\n\"\\"))
+                return value;
+        buf[n++] = '"';
+        for (; *value && n + 3 < len; value++) {
+                if (strchr("\"\\", *value))
+                        buf[n++] = '\\';
+                buf[n++] = *value;
+        }
+        buf[n++] = '"';
+        buf[n] = '\0';
+        return buf;
+}
+
 static void emit(enum vw_log_level level, const char *component, const char *fmt, va_list ap,
                  uint64_t suppressed)
 {

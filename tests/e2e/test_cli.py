@@ -198,6 +198,10 @@ def log_values_of_any_kind_become_members():
                 p.communicate(timeout=SLOW)
                 del line["time_ms"]
                 expect_eq(line, {"level": "info", "component": words[0], "text": "listening", "path": path})
+            with Device(f"--socket-path={path}", socket_path=False), End("driver", directory, "--port=null", f"--socket-path={path}", "--log-format=json") as d:
+                d.said('"connected"')
+                lines = [json.loads(line) for line in d.lines().splitlines()]
+                expect_eq([(line["text"], line["path"]) for line in lines], [("connecting", path), ("connected", path)])
 
 
 @test

@@ -132,3 +132,24 @@ TEST(log, a_long_text_is_cut_and_keeps_the_number_suppressed)
         EXPECT_EQ(strlen(seen.text), 511);
         EXPECT_STR(seen.text + 511 - strlen(" suppressed=5"), " suppressed=5");
 }
+
+TEST(log, a_value_is_in_quotes_where_it_is_not_one_plain_word)
+{
+        static const struct {
+                const char *value, *said;
+        } cases[] = {
+                {"/run/a=b.sock", "/run/a=b.sock"    },
+                { "",             "\"\""             },
+                { "a b",          "\"a b\""          },
+                { "say \"a\"",    "\"say \\\"a\\\"\""},
+                { "a\\b",         "\"a\\\\b\""       },
+        };
+        char buf[20], least[3];
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+                EXPECT_STR(vw_log_value(cases[i].value, buf, sizeof(buf)), cases[i].said);
+        EXPECT_STR(vw_log_value("as long as it is, and longer", buf, sizeof(buf)), "\"as long as it is\"");
+        EXPECT_STR(vw_log_value("\"\"\"\"\"\"\"\"\"\"\"\"", buf, sizeof(buf)),
+                   "\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\"");
+        EXPECT_STR(vw_log_value("a b", least, sizeof(least)), "\"\"");
+}
