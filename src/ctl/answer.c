@@ -366,7 +366,7 @@ static int run_request(struct call *call, json_t *request, const json_error_t *e
                 return fail(call, CTL_INVALID_VALUE,
                             "a command is an object: {\"id\":1,\"command\":\"stats\"}");
         if (id && !json_is_integer(id) && !json_is_string(id) && !json_is_null(id))
-                return fail(call, CTL_INVALID_VALUE, "id is a whole number or a string");
+                return fail(call, CTL_INVALID_VALUE, "id is a number or a string");
         if (!json_is_string(name))
                 return fail(call, CTL_INVALID_VALUE, "command is needed, a string");
         call->args = json_object_get(request, "arguments");
