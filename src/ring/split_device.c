@@ -33,11 +33,11 @@ int split_device_map(struct vq_device *vq, const struct vq_config *cfg, const ch
         };
 
         if (!ring.desc || !ring.avail || !ring.used)
-                return refuse(ret_why, "ring-unmapped", -EFAULT);
+                return refuse(ret_why, "ring: outside the memory that was shared", -EFAULT);
         /* 2.7: the driver's addresses; ours too, for a region may begin anywhere in a page */
         if (misaligned(ring.desc, cfg->desc, 16) || misaligned(ring.avail, cfg->avail, 2) ||
             misaligned(ring.used, cfg->used, 4))
-                return refuse(ret_why, "alignment", -EINVAL);
+                return refuse(ret_why, "ring: not aligned", -EINVAL);
         vq->split.ring = ring;
         return 0;
 }
@@ -48,7 +48,7 @@ int split_device_init(struct vq_device *vq, const struct vq_config *cfg, const c
         int r;
 
         if (cfg->size & (cfg->size - 1))
-                return refuse(ret_why, "size", -EINVAL);
+                return refuse(ret_why, "ring: its size is no power of two", -EINVAL);
         r = split_device_map(vq, cfg, ret_why);
         if (r < 0)
                 return r;
@@ -57,7 +57,8 @@ int split_device_init(struct vq_device *vq, const struct vq_config *cfg, const c
          * more than the ring holds cannot be. */
         half->used = le16_to_cpu(peer_load(&half->ring.used->idx));
         if (cfg->base > UINT16_MAX || (uint16_t)(cfg->base - half->used) > vq->size)
-                return refuse(ret_why, "base", -EPROTO);
+                return refuse(ret_why, "ring: its base is further from its used index than it is long",
+                              -EPROTO);
         half->published = half->used;
         half->last_avail = half->avail_seen = (uint16_t)cfg->base;
         half->event_idx = cfg->features & F(event_idx);

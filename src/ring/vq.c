@@ -17,7 +17,7 @@ static bool size_ok(uint32_t size)
 static int device_init(struct vq_device *vq, const struct vq_config *cfg, const char **ret_why)
 {
         if (!size_ok(cfg->size)) {
-                *ret_why = "size";
+                *ret_why = "ring: size out of range";
                 return -EINVAL;
         }
         switch (vq->layout) {

@@ -53,7 +53,7 @@ TEST(split_device, takes_powers_of_two_up_to_32768)
                 cfg.size = bad[i];
                 why = NULL;
                 EXPECT_EQ(vq_device_init(&dev, &cfg, w.map, &why), -EINVAL);
-                EXPECT_STR(why, "size");
+                EXPECT(strstr(why, "size"));
                 EXPECT(!dev.mem.map);
         }
         wire_free(&w);
@@ -84,7 +84,7 @@ TEST(split_device, refuses_misaligned_parts)
                 cfg.avail += shifts[i].avail;
                 cfg.used += shifts[i].used;
                 EXPECT_EQ(vq_device_init(&dev, &cfg, w.map, &why), -EINVAL);
-                EXPECT_STR(why, "alignment");
+                EXPECT(strstr(why, "aligned"));
         }
         wire_free(&w);
 }
@@ -108,7 +108,7 @@ TEST(split_device, refuses_parts_that_leave_their_region)
                 vq_device_done(&dev);
                 *addr = fits + 16;
                 EXPECT_EQ(vq_device_init(&dev, &cfg, w.map, &why), -EFAULT);
-                EXPECT_STR(why, "ring-unmapped");
+                EXPECT(strstr(why, "outside the memory"));
                 *addr = 0;
                 EXPECT_EQ(vq_device_init(&dev, &cfg, w.map, &why), -EFAULT);
                 *addr = UINT64_MAX - 15;
@@ -144,7 +144,7 @@ TEST(split_device, starts_at_the_base_and_refuses_an_impossible_one)
                         EXPECT_EQ(vq_device_base(&dev), bases[i].base);
                         vq_device_done(&dev);
                 } else {
-                        EXPECT_STR(why, "base");
+                        EXPECT(strstr(why, "base"));
                 }
         }
         wire_free(&w);
