@@ -149,6 +149,14 @@ void dev_queue_broke(struct dev_queue *q, uint64_t now)
 
 /* ---- start ---- */
 
+/* A queue that comes anew has lost what was set for it alone (5.1.6.5.9). */
+static void forget_settings(struct dev_queue *q)
+{
+        pthread_mutex_lock(&q->dev->guest.lock);
+        dev_settings_reset(q);
+        pthread_mutex_unlock(&q->dev->guest.lock);
+}
+
 struct start {
         struct dev_queue *q;
         int result;
@@ -219,6 +227,7 @@ int dev_queue_start(struct dev_queue *q, enum vw_queue_kind kind, const struct v
         q->cfg = *cfg;
         store_relaxed(&q->kick_fd, kick);
         configure(q, kind);
+        forget_settings(q);
         r = vq_device_init(&q->vq, cfg, q->dev->map, ret_why);
         if (r < 0)
                 return r;
@@ -287,11 +296,8 @@ void dev_queue_enable(struct dev_queue *q, bool on)
 {
         struct change c = { .q = q, .on = on };
 
-        if (on && !q->enabled) { /* the parameters that were set for this queue alone are lost (5.1.6.5.9) */
-                pthread_mutex_lock(&q->dev->guest.lock);
-                dev_settings_reset(q);
-                pthread_mutex_unlock(&q->dev->guest.lock);
-        }
+        if (on && !q->enabled)
+                forget_settings(q);
         if (q->life == VQ_RUNNING)
                 dev_on_worker(q->worker, set_enabled, &c);
         else

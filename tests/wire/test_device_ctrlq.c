@@ -315,6 +315,12 @@ TEST(device_ctrlq, the_last_set_of_coalescing_wins_and_resets_return_to_the_oper
         EXPECT_EQ(vu_frontend_vring_enable(&f.fe, 1, false), 0);
         EXPECT_EQ(vu_frontend_vring_enable(&f.fe, 1, true), 0);
         EXPECT(coal_is(1, 30, 6));
+        /* and when it is stopped and set up again */
+        EXPECT_EQ(COMMAND("\6\2\1\0\0\0\7\0\0\0\x14\0\0\0"), VIRTIO_NET_OK);
+        front_stop(&f, 1);
+        front_ring(&f, 1);
+        front_start(&f, 1);
+        EXPECT(coal_is(1, 30, 6));
         /* the operator's word is the last now */
         pthread_mutex_lock(&f.lock);
         EXPECT_EQ(vw_device_set(f.dev,
