@@ -329,8 +329,11 @@ static int read_frame(struct dev_queue *q, struct vw_pkt *pkt, uint64_t now)
                 return 0;
         }
         lane->errors++;
-        log_limited(&q->limit, now, VW_LOG_WARN, "device",
-                    "port cannot be read queue=%u errno=%d error=\"%s\"", q->index, -r, strerrordesc_np(-r));
+        if ((lane->errors & (lane->errors - 1)) ==
+            0) /* 1, 2, 4, 8 in a row: one that is gone fails for ever */
+                log_limited(&q->limit, now, VW_LOG_WARN, "device",
+                            "port cannot be read queue=%u errno=%d error=\"%s\" times=%u", q->index, -r,
+                            strerrordesc_np(-r), lane->errors);
         if (r == -EFAULT) /* it had the frame in its hands when the guest's memory failed */
                 count_drop(q, VW_DROP_UNMAPPED);
         return r;

@@ -136,6 +136,34 @@ TEST(hostile_port, errors_of_receiving_delay_frames_and_lose_none)
         end();
 }
 
+static unsigned times_told;
+
+static void count_reads(void *ctx, enum vw_log_level level, const char *component, const char *text)
+{
+        (void)ctx, (void)level, (void)component;
+        if (strstr(text, "port cannot be read"))
+                store_relaxed(&times_told, times_told + 1);
+}
+
+/* hostile J02 */
+TEST(hostile_port, what_goes_on_failing_is_told_ever_more_seldom)
+{
+        static const uint8_t frame[60] = { 2 };
+
+        times_told = 0;
+        vw_set_log(VW_LOG_WARN, count_reads, NULL);
+        begin(0);
+        front_post(&s.f, 0, 64, 1600);
+        front_kick(&s.f, 0);
+        store_relaxed(&s.port.rx_more, 7);
+        store_relaxed(&s.port.rx_errno, ENODEV);
+        EXPECT(sport_put(&s.port, 0, frame, sizeof(frame), NULL));
+        EXPECT_SOON(front_reap(&s.f, 0, NULL, 64) == 1);
+        EXPECT_EQ(load_relaxed(&times_told), 4); /* at the 1st, 2nd, 4th, 8th */
+        end();
+        vw_set_log(VW_LOG_WARN, NULL, NULL);
+}
+
 /* hostile J02, J07 */
 TEST(hostile_port, a_link_that_flaps_is_told_and_the_queues_live)
 {

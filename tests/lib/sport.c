@@ -109,9 +109,13 @@ static int rx(void *self, unsigned lane, struct vw_pkt *pkt)
         struct sport *p = self;
         struct iovec *iov = pkt->iov - 1;
         struct msghdr msg = { .msg_iov = iov, .msg_iovlen = pkt->n_iov + 1 };
-        int error = __atomic_exchange_n(&p->rx_errno, 0, __ATOMIC_RELAXED);
+        unsigned more = load_relaxed(&p->rx_more);
+        int error =
+                more ? load_relaxed(&p->rx_errno) : __atomic_exchange_n(&p->rx_errno, 0, __ATOMIC_RELAXED);
         ssize_t n;
 
+        if (more)
+                store_relaxed(&p->rx_more, more - 1);
         counter_add(&p->rx_calls, 1);
         if (error)
                 return -error;

@@ -18,7 +18,8 @@ struct sport {
         bool link_up, bridged;
         int tx_errno;      /* what transmitted frames fail with, or 0 */
         unsigned tx_every; /* each n-th of them does; 0: all */
-        int rx_errno;      /* what the next read fails with, once */
+        int rx_errno;      /* what the next read fails with */
+        unsigned rx_more;  /* and so many reads after it */
         /* written down */
         uint32_t rx_offloads;
         uint8_t mac[6]; /* the identity that it was given */
