@@ -37,7 +37,7 @@ struct gen_lane {
         uint64_t fraction;       /* of a nanosecond, in 1/rate */
         uint64_t now;            /* the clock when it was last read */
         uint32_t sum;            /* of the next frame with a checksum of zero, folded to 16 bits */
-        struct gen_frame *frame; /* the template */
+        struct gen_frame *frame; /* the template; it begins a cache line, as most buffers do */
 } __attribute__((aligned(CACHE_LINE)));
 
 struct gen {
@@ -203,6 +203,7 @@ static void build_frame(struct gen_lane *l, uint32_t size, unsigned lane, const 
                 .uh_dport = htons(GEN_PORT),
                 .uh_ulen = htons(udp_len),
         };
+        f->sequence = 0;
         for (uint32_t i = sizeof(*f); i < size; i++)
                 f->rest[i - sizeof(*f)] = (uint8_t)i;
         l->sum = sum_words(&f->udp, udp_len, IPPROTO_UDP + udp_len);
@@ -223,7 +224,7 @@ int gen_open(const struct port_args *args, const struct vw_port_config *config,
         gen->count = args->count;
         gen->clone = args->clone;
         for (unsigned i = 0; i < gen->n_lanes; i++) {
-                gen->lanes[i].frame = calloc(1, gen->size);
+                gen->lanes[i].frame = aligned_alloc(CACHE_LINE, ALIGN_UP((size_t)gen->size, CACHE_LINE));
                 if (!gen->lanes[i].frame) {
                         gen_close(gen);
                         return port_refuse(ret_why, ENOMEM, args->spec, "no memory");
