@@ -21,6 +21,7 @@
 #include "device/duel.h"
 #include "device/filter.h"
 #include "device/moderation.h"
+#include "device/nap.h"
 #include "device/polling.h"
 #include "net/hdr.h"
 #include "ring/vq.h"
@@ -190,7 +191,7 @@ struct dev_worker {
         struct dev_queue **queues; /* running and not broken, in ring order */
         struct duel duel;          /* of the ways of waiting, where polling is allowed */
         uint64_t work;             /* packets published, as on the wire */
-        uint64_t work_at_nap;
+        struct nap nap;
         struct tx_burst tx;
         struct iovec rx_iov[DEV_PIECES + 2];
         uint8_t *frame;   /* DEV_FRAME_ROOM: one frame in private memory */

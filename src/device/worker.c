@@ -400,15 +400,18 @@ static uint64_t longest_poll(const struct dev_worker *w)
         return most;
 }
 
-/* When a nap ends that is taken now, or 0: one has been taken since there was work.  Kicks stay off, so what the driver
- * publishes meanwhile costs it none, and is found together. */
+/* When a nap ends that is taken now, or 0.  Kicks stay off, so what the driver publishes meanwhile costs it none, and is
+ * found together. */
 static uint64_t nap(struct dev_worker *w, uint64_t most)
 {
-        uint64_t now = clock_now();
+        uint64_t before = clock_now(), now;
 
-        if (w->work == w->work_at_nap)
+        if (!nap_may(&w->nap, w->work, before))
                 return 0;
-        w->work_at_nap = w->work;
+        sched_yield();
+        now = clock_now();
+        if (!nap_alone(&w->nap, before, now))
+                return 0;
         for (unsigned i = 0; i < w->n_queues; i++)
                 counter_add(&w->queues[i]->counters[VW_C_naps], w->queues[i]->polling.limit > 0);
         return MIN(settle_deadlines(w, now), now + MIN(most, (uint64_t)NAP));
