@@ -6,10 +6,7 @@
  * A packet of a mergeable ring takes as many buffers as it fills, and says so in its first one's header.  What the device says is
  * believed after three checks: a length is within its buffer, the number of buffers is there, the header fits the frame.  A packet
  * that fails is dropped with all of its buffers under the reason's name.  Where the number of buffers is a lie, what is visible at
- * that moment counts as that packet's: the next used entry begins a new one.
- *
- * Headers mostly say what they said a lap before, and a device may then leave them unwritten.  So that their cache lines stay clean, in both
- * CPUs' caches, no frame is written there: a header ends its line, and the buffer before it is longer than its frame by the line's rest. */
+ * that moment counts as that packet's: the next used entry begins a new one. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -19,8 +16,6 @@
 #include "ring/peer.h"
 
 #define SMALL_FRAME 1518 /* Ethernet with VLAN tag, without an MTU that says otherwise */
-/* From a cache line to the header that ends it, the longer of the two. */
-#define LEAD (CACHE_LINE - (uint32_t)sizeof(struct virtio_net_hdr))
 
 /* ---- life ---- */
 
@@ -41,7 +36,7 @@ int drv_rx_init(struct drv_pair *p)
         unsigned n_slots = 3 * n; /* posted; waiting for the program, which were posted once; kept */
 
         q->memory_size = drv_rx_memory(c) - RXBUF_FRAGMENT;
-        q->memory = arena_alloc(&p->drv->arena, q->memory_size + CACHE_LINE, CACHE_LINE);
+        q->memory = arena_alloc(&p->drv->arena, q->memory_size, RXBUF_PAGE);
         q->pages = calloc(q->memory_size / RXBUF_PAGE, sizeof(*q->pages));
         q->slots = calloc(n_slots, sizeof(*q->slots));
         q->iov = calloc(n + RX_BATCH, sizeof(*q->iov));
@@ -53,7 +48,7 @@ int drv_rx_init(struct drv_pair *p)
                 q->free_slot = &q->slots[i];
         }
         q->mode = c->rx_buffers;
-        rxbuf_slab_init(&q->slab, q->memory + LEAD, q->memory_size, q->pages);
+        rxbuf_slab_init(&q->slab, q->memory, q->memory_size, q->pages);
         return 0;
 }
 
@@ -84,7 +79,6 @@ int drv_rx_start(struct drv_pair *p)
         struct rxbuf_config config = {
                 .mode = q->mode,
                 .hdr_len = p->hdr_len,
-                .lead = LEAD,
                 .minimum = rxbuf_minimum(q->vq.size, longest + p->hdr_len),
                 .frame = frame,
         };
@@ -93,7 +87,7 @@ int drv_rx_start(struct drv_pair *p)
         q->mergeable = p->features & F(mrg_rxbuf);
         q->least_buffers = q->mergeable;
         q->chain_len = q->mergeable ? 1 : (longest + p->hdr_len + RXBUF_PAGE - 1) / RXBUF_PAGE;
-        q->buf_len = rxbuf_exactly(MIN(LEAD + p->hdr_len + longest, RXBUF_PAGE)).want;
+        q->buf_len = q->chain_len > 1 ? RXBUF_PAGE : (uint32_t)ALIGN_UP(longest + p->hdr_len, CACHE_LINE);
         q->target = MIN(q->vq.indirect ? q->vq.size : q->vq.size / q->chain_len, q->room / q->chain_len);
         q->spare = spare_chains(q, longest + p->hdr_len, MAX(config.minimum, RXBUF_DATA_MIN + p->hdr_len));
         if (!q->mergeable)
@@ -277,12 +271,12 @@ static const struct vq_used *next_used(struct drv_pair *p)
         return &q->used[q->used_next++];
 }
 
-/* The virtio header: each of its words is read once, and only the copy is used.  It ends a cache line, which aligns them. */
+/* The virtio header: each of its words is read once, and only the copy is used. */
 static struct vw_net_hdr load_hdr(const uint8_t *shared, unsigned hdr_len)
 {
-        uint64_t begin = le32_to_cpu(peer_load((const uint32_t *)shared));
-        uint64_t rest = le64_to_cpu(peer_load((const uint64_t *)(shared + sizeof(uint32_t))));
-        struct vw_net_hdr hdr = net_hdr_of_words(begin | rest << 32, (uint32_t)(rest >> 32));
+        uint64_t first = peer_load((const uint64_t *)shared); /* buffers begin on a cache line */
+        uint32_t second = peer_load((const uint32_t *)(shared + sizeof(first)));
+        struct vw_net_hdr hdr = net_hdr_of_words(first, second);
 
         if (unlikely(hdr_len == NET_HDR_LEN_LEGACY))
                 hdr.num_buffers = 0;

@@ -91,7 +91,7 @@ uint32_t rxbuf_size(const struct rxbuf *r)
         else if (c->mode == VW_BUFFERS_MTU)
                 data = c->frame;
         data = MIN(MAX(data, data_minimum(c)), RXBUF_PAGE - c->hdr_len - c->headroom);
-        return MIN(line_up(c->lead + c->hdr_len + data), RXBUF_PAGE - c->headroom);
+        return line_up(c->hdr_len + data);
 }
 
 /* ---- the current fragment ---- */

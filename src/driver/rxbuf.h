@@ -31,7 +31,7 @@ struct rxbuf_page {
 };
 
 struct rxbuf_slab {
-        uint8_t *base;            /* shared memory: pages are counted from here */
+        uint8_t *base;            /* page-aligned shared memory */
         struct rxbuf_page *pages; /* one a page */
         uint32_t n_pages, free_pages;
         uint32_t next;     /* block where the next search begins */
@@ -84,7 +84,6 @@ struct rx_buffer {
 struct rxbuf_config {
         enum vw_rx_buffers mode;
         uint32_t hdr_len;  /* of the virtio header */
-        uint32_t lead;     /* from a cache line to a buffer: frames as expected end before the next line */
         uint32_t minimum;  /* of a whole buffer, from rxbuf_minimum(); 0: RXBUF_DATA_MIN rules */
         uint32_t frame;    /* longest frame without GSO, MTU + 18: the size in `mtu` mode */
         uint32_t headroom; /* kept free before each buffer; then rests are wasted, not joined */

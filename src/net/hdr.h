@@ -15,6 +15,8 @@
  * stores before it have reached the cache, those to the peer's lines among them: that is once a packet the distance between two CPUs. */
 static inline struct vw_net_hdr net_hdr_of_words(uint64_t first, uint32_t second)
 {
+        first = le64_to_cpu(first);
+        second = le32_to_cpu(second);
         return (struct vw_net_hdr){
                 .flags = (uint8_t)first,
                 .gso_type = (uint8_t)(first >> 8),
@@ -34,7 +36,7 @@ static inline void net_hdr_decode(const uint8_t *bytes, unsigned len, struct vw_
 
         memcpy(&first, bytes, sizeof(first));
         memcpy(&second, bytes + sizeof(first), len - sizeof(first));
-        *ret_hdr = net_hdr_of_words(le64_to_cpu(first), le32_to_cpu(second));
+        *ret_hdr = net_hdr_of_words(first, second);
 }
 
 static inline void net_hdr_encode(const struct vw_net_hdr *hdr, unsigned len, uint8_t *bytes)

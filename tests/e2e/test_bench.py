@@ -75,7 +75,7 @@ def receive_buffers_are_of_the_size_that_the_variant_names():
             expect(sizes["page"] == 4096 and 1500 < sizes["mtu"] < 2048 and 1500 < sizes["auto"] <= 4096, cell, sizes)
         for c in result["experiments"][0]["cells"]:
             expect(set(c["buffer_sizes"]["page"]) == {"4096"}, c["buffer_sizes"])
-            expect(set(c["buffer_sizes"]["mtu"]) == {"1600"}, c["buffer_sizes"])
+            expect(set(c["buffer_sizes"]["mtu"]) == {"1536"}, c["buffer_sizes"])
             expect(sum(c["buffer_sizes"]["auto"].values()) > 0, c["buffer_sizes"])
 
 

@@ -78,28 +78,6 @@ TEST(rxbuf, the_rest_of_a_fragment_joins_the_last_of_21_buffers)
         queue_done(&q);
 }
 
-/* Frames of 1518 bytes leave the line of the next header alone, and the buffers are one piece all the same. */
-TEST(rxbuf, with_a_lead_a_frame_ends_before_the_next_ones_line)
-{
-        struct rxbuf_config c = config(VW_BUFFERS_MTU);
-        struct rx_buffer b[20];
-        struct queue q;
-
-        c.lead = 52;
-        queue_init(&q, 2 * RXBUF_FRAGMENT, c);
-        for (unsigned i = 0; i < 20; i++) {
-                EXPECT_EQ(rxbuf_get(&q.rx, rxbuf_lengths(&q.rx), &b[i]), 0);
-                EXPECT_EQ(b[i].truesize, i < 19 ? 1600 : 1600 + 768);
-                EXPECT(i == 0 ||
-                       b[i].ptr == b[i - 1].ptr + b[i - 1].len); /* one piece, if a packet takes both */
-                EXPECT(c.lead + HDR + 1518 <= b[i].len);
-        }
-        EXPECT_EQ(q.rx.taken, RXBUF_FRAGMENT);
-        for (unsigned i = 0; i < 20; i++)
-                rxbuf_put(&q.rx, &b[i]);
-        queue_done(&q);
-}
-
 /* T-RX-11 */
 TEST(rxbuf, with_headroom_the_rest_is_counted_as_waste)
 {
@@ -231,14 +209,13 @@ TEST(rxbuf, one_buffer_holds_the_packet_once_the_average_has_settled)
                 struct rxbuf_slab s;
                 struct rxbuf r;
 
-                c.lead = p % 2 ? 52 : 0;
                 rxbuf_slab_init(&s, NULL, 0, NULL);
                 EXPECT_EQ(rxbuf_init(&r, &c, &s), 0);
                 rxbuf_note(&r, 60);
                 for (unsigned i = 0; i < 5000; i++)
                         rxbuf_note(&r, p);
-                EXPECT(rxbuf_size(&r) >= MIN(c.lead + HDR + p, RXBUF_PAGE));
-                EXPECT(rxbuf_size(&r) < c.lead + HDR + p + 64);
+                EXPECT(rxbuf_size(&r) >= HDR + p);
+                EXPECT(rxbuf_size(&r) < HDR + p + 64);
         }
 }
 
@@ -254,7 +231,6 @@ TEST(rxbuf, sizes_stay_in_bounds_for_every_average)
                         struct rxbuf r;
 
                         c.headroom = headroom;
-                        c.lead = headroom % 64 ? 52 : 0;
                         rxbuf_slab_init(&s, NULL, 0, NULL);
                         EXPECT_EQ(rxbuf_init(&r, &c, &s), 0);
                         rxbuf_note(&r, averages[i]);
