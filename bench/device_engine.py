@@ -227,7 +227,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=TOP / "build")
     parser.add_argument("--seconds", type=float, default=0.8, help="of one cell")
-    parser.add_argument("--warm", type=float, default=0.5, help="seconds before it, for policies to settle")
+    parser.add_argument("--warm", type=float, default=1, help="seconds before it, for policies to settle")
     parser.add_argument("--repeat", type=int, default=5, help="cells of each setting")
     parser.add_argument("--loads", type=lambda text: text.split(","), default=list(LOADS), help=",".join(LOADS))
     parser.add_argument("--place", choices=("apart", "ends"), default="apart")
