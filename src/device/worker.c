@@ -391,44 +391,51 @@ static void disarm(struct dev_worker *w)
 
 /* ---- with nothing to do ---- */
 
-static uint64_t longest_poll(const struct dev_worker *w)
+/* The shortest and the longest poll that its queues of traffic are set to. */
+static void poll_limits(const struct dev_worker *w, uint64_t *ret_least, uint64_t *ret_most)
 {
-        uint64_t most = 0;
+        *ret_least = NEVER;
+        *ret_most = 0;
+        for (unsigned i = 0; i < w->n_queues; i++) {
+                const struct dev_queue *q = w->queues[i];
 
-        for (unsigned i = 0; i < w->n_queues; i++)
-                most = MAX(most, w->queues[i]->polling.limit);
-        return most;
+                if (q->kind == VW_CTRL)
+                        continue;
+                *ret_least = MIN(*ret_least, q->polling.limit);
+                *ret_most = MAX(*ret_most, q->polling.limit);
+        }
 }
 
 /* When a nap ends that is taken now, or 0.  Kicks stay off, so what the driver publishes meanwhile costs it none, and is
- * found together. */
-static uint64_t nap(struct dev_worker *w, uint64_t most)
+ * found together; a queue that is never to be polled would wait for it, so where there is one nobody naps. */
+static uint64_t nap(struct dev_worker *w, uint64_t least)
 {
         uint64_t before = clock_now(), now;
 
-        if (!nap_may(&w->nap, w->work, before))
+        if (least == 0 || !nap_may(&w->nap, w->work, before))
                 return 0;
         sched_yield();
         now = clock_now();
         if (!nap_alone(&w->nap, before, now))
                 return 0;
         for (unsigned i = 0; i < w->n_queues; i++)
-                counter_add(&w->queues[i]->counters[VW_C_naps], w->queues[i]->polling.limit > 0);
-        return MIN(settle_deadlines(w, now), now + MIN(most, (uint64_t)NAP));
+                counter_add(&w->queues[i]->counters[VW_C_naps], w->queues[i]->kind != VW_CTRL);
+        return MIN(settle_deadlines(w, now), now + MIN(least, (uint64_t)NAP));
 }
 
 /* What the setting allows and the load prefers; then sleep.  Returns until when, or 0: not at all. */
 static uint64_t idle(struct dev_worker *w)
 {
-        uint64_t most = longest_poll(w), until = 0;
+        uint64_t least, most, until = 0;
 
+        poll_limits(w, &least, &most);
         switch (most > 0 ? duel_way(&w->duel, w->work, clock_now()) : DUEL_SLEEP) {
         case DUEL_POLL:
                 if (busy_poll(w))
                         return 0;
                 break;
         case DUEL_NAP:
-                until = nap(w, most);
+                until = nap(w, least);
                 break;
         case DUEL_SLEEP:
         case DUEL_WAYS:

@@ -359,9 +359,12 @@ TEST(device_calls, polling_is_compared_with_naps_and_with_sleeping)
         end();
 }
 
+/* T-VH-14: nor where a queue of the worker is not to be polled, whose kick would wait for the end of it */
 TEST(device_calls, without_polling_there_is_no_nap)
 {
         begin((struct vw_device_config){ .adaptive = VW_ADAPTIVE_BOTH }, F(event_idx), 256);
+        ping(5000);
+        set((struct vw_setting){ 1, VW_KEY_POLL_US, 50 }, (struct vw_setting){ 1, VW_KEY_ADAPTIVE, 0 });
         ping(5000);
         EXPECT_EQ(counter(1, VW_C_naps), 0);
         end();
